@@ -180,7 +180,7 @@ class Subject:
         # The meaning of these integers is unknown, so draw from the values of the example.
         flat = example.flatten()
         if flat.numel() == 0:
-            fail(f"input '{name}' is empty in the example", "give one with values")
+            fail(f"input '{name}' is empty in the example", "give an example with values")
         return flat[torch.randint(0, flat.numel(), shape, generator=generator)].clone()
 
 
@@ -188,7 +188,7 @@ def parse_number(text, of):
     try:
         return int(text)
     except ValueError:
-        fail(f"'{text}' in {of} is no whole number", "write for example --size length=64:1:512")
+        fail(f"'{text}' in {of} is not a whole number", "write for example --size length=64:1:512")
 
 
 def asked_sizes(arguments):
@@ -203,7 +203,7 @@ def asked_sizes(arguments):
             fail(f"--size {text} is not NAME=EXAMPLE[:LEAST[:GREATEST]]", "write for example --size length=64:1:512")
         numbers = [parse_number(part, f"--size {text}") for part in rest.split(":")]
         if len(numbers) > 3 or min(numbers) < 1:
-            fail(f"--size {text} has not one to three numbers above 0", "write NAME=EXAMPLE[:LEAST[:GREATEST]]")
+            fail(f"--size {text} does not have one to three numbers above 0", "write NAME=EXAMPLE[:LEAST[:GREATEST]]")
         asked[name] = tuple(numbers + [None] * (3 - len(numbers)))
     return asked
 
@@ -298,7 +298,7 @@ def subject_of_factory(torch, arguments, asked):
                    if isinstance(value, torch.Tensor) and value.dim() > 0}
         if len({value.shape[0] for value in tensors.values()}) != 1:
             fail("dimension 0 of the inputs is not one size in the example",
-                 'say which dimensions vary: the third of what the factory returns, {"sizes": {"rows": {"ids": 0}}}')
+                 'name the dimensions that vary, as the third result of the factory: {"sizes": {"rows": {"ids": 0}}}')
         subject.sizes["rows"] = [(name, 0) for name in tensors]
         subject.notes.append("Dimension 0 of every input is taken as its rows; no other size varies.")
     for size, places in subject.sizes.items():
@@ -328,7 +328,7 @@ def import_transformers():
     try:
         import transformers
     except ImportError:
-        fail("--model needs transformers, which this Python has not",
+        fail("--model needs transformers, which this Python does not have",
              "install it (pip install transformers) or give the model with --factory")
     return transformers
 
@@ -345,7 +345,7 @@ def read_config(transformers, directory):
     try:
         return transformers.AutoConfig.from_pretrained(directory), text
     except (ValueError, KeyError, OSError, TypeError) as error:
-        fail(f"{path}: transformers {transformers.__version__} does not know this model ({first_line(error)})",
+        fail(f"{path}: transformers {transformers.__version__} does not support this model ({first_line(error)})",
              "install a version that has its model_type, or give the model with --factory")
 
 
@@ -579,7 +579,7 @@ def subject_of_model(torch, arguments, asked, config=None, without_memory=True):
     parameters = inspect.signature(inspect.unwrap(model_class.forward)).parameters
     for name in order_of_forward(taken, parameters):
         if name not in known:
-            fail(f"input '{name}' of {model_class.__name__} is not one this tool knows",
+            fail(f"input '{name}' of {model_class.__name__} is not supported by this tool",
                  f"describe it: --input '{name}=int64<100:rows,length'")
         if name not in parameters:
             fail(f"{model_class.__name__}.forward() takes no '{name}'",
@@ -806,7 +806,7 @@ def replace_by_leaf(torch, name, module):
     original = module.forward
     parameters = [key for key, _ in module.named_parameters()]
     if list(module.buffers()):
-        fail(f"--leaf {name}: the module has buffers", "name a part of it without")
+        fail(f"--leaf {name}: the module has buffers", "name a part of it without buffers")
 
     def compute(given, weights):
         module.forward = original
@@ -993,7 +993,7 @@ def trace(torch, subject, fake, plan):
             adapt(subject, plan, text, [name.strip() for name in match.group(1).split(",")])
             continue
         return finish_trace(torch, subject, program)
-    fail("torch.export finds new rules for the sizes again and again", "fix some: --size NAME=N:N:N")
+    fail("torch.export finds new rules for the sizes again and again", "fix some sizes: --size NAME=N:N:N")
 
 
 def adapt(subject, plan, text, names):
@@ -1071,7 +1071,7 @@ def output_names(torch, subject, program):
     number = sum(spec.kind.name == "USER_OUTPUT" for spec in program.graph_signature.output_specs)
     if subject.outputs is not None:
         if len(subject.outputs) != number:
-            fail(f"the factory names {len(subject.outputs)} outputs, the model has {number}", "name each")
+            fail(f"the factory names {len(subject.outputs)} outputs, but the model has {number}", "name each output")
         return list(subject.outputs)
     template = pytree.tree_unflatten(list(range(number)), program.call_spec.out_spec)
     names = []
@@ -1220,7 +1220,7 @@ def evaluation_graph(torch, subject, training, fake, plan, outputs):
     if before == after and copies[0] >= copies[1]:
         return "same", None
     if output_names(torch, subject, evaluated.program) != outputs:
-        fail("model.eval() has other outputs than the model in training mode", "return the same of both")
+        fail("model.eval() has other outputs than the model in training mode", "return the same outputs in both modes")
     shrink_traces(evaluated.program)
     text = model_json(torch, evaluated.program)
     for size, symbol in evaluated.symbols.items():
@@ -1255,7 +1255,7 @@ def rules_hold(torch, program, inputs):
     except ArithmeticError:
         return False
     except (NameError, SyntaxError, TypeError) as error:
-        fail(f"a rule of torch.export for the sizes has what this tool does not know ({first_line(error)})",
+        fail(f"a rule of torch.export for the sizes has a part that this tool does not support ({first_line(error)})",
              "fix the sizes with --size NAME=N:N:N, or give --no-check")
 
 
@@ -1400,7 +1400,7 @@ def compare(torch, subject, training, module, dtype):
         except (RuntimeError, IndexError, ValueError) as error:
             restore(module)
             fail(f"the model itself fails at {where}: {first_line(error)}",
-                 "narrow the sizes with --size NAME=EXAMPLE:LEAST:GREATEST, or say limits of integers")
+                 "narrow the sizes with --size NAME=EXAMPLE:LEAST:GREATEST, or give limits of integers")
         restore(module)
         restore(program)
         try:

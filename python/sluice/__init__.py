@@ -54,7 +54,7 @@ def _run(*arguments, may_be_refused=False):
             raise Error(f"the arguments are too long for a program; sluice {arguments[0]}; give shorter values", 2) from None
         raise Error(f"cannot run the program: {failed.strerror}; {path}; install the package sluice-train again", 3) from None
     except ValueError as failed:  # a null character, or half of a surrogate pair
-        raise Error(f"a value is no text for a program: {failed}; sluice {arguments[0]}; leave that character out", 2) from None
+        raise Error(f"a value cannot be given to a program: {failed}; sluice {arguments[0]}; leave that character out", 2) from None
     lines = [line for line in ran.stderr.splitlines() if line.startswith("sluice: error: ")]
     if ran.returncode != 0 and (lines or ran.returncode != 3 or not may_be_refused):
         text = lines[-1][len("sluice: error: "):] if lines else ran.stderr.strip() or "sluice ended without a word"

@@ -186,7 +186,7 @@ def costs(*timers, latency=0.0, group=None):
     for stage in range(1 + max(stage for _, stage in times)):
         of = {kind: times[kind, stage] for kind in ("F", "I", "W", "B") if (kind, stage) in times}
         if "F" not in of or not ("B" in of or "I" in of):
-            raise Error(f"stage {stage} was not seen in forward and backward; time all ranks, and the same schedule", 2)
+            raise Error(f"stage {stage} was not timed in forward and backward; time all ranks, and the same schedule", 2)
         of["F"] += times.get(("loss", stage), 0)
         if "I" not in of:
             of["I"] = of["B"]
@@ -240,12 +240,12 @@ def load(stages, num_microbatches, loss_fn, order, **options):
     own = sorted(stage.stage_index for stage in stages)
     planned = [stage for stage, of in enumerate(_map_of(order.rows)) if of == rank]
     if own != planned:
-        raise Error(f"the order has stages {planned} on rank {rank}, not {own}; place them so, or search with "
+        raise Error(f"the order has stages {planned} on rank {rank}, not {own}; place the stages like this, or search with "
                     f"stage_to_rank", 2)
     microbatches = 1 + max(int(number) for row in order.rows for action in row
                            for number in re.findall(r"\dF(\d+)", action))
     if microbatches != num_microbatches:
-        raise Error(f"the order is of {microbatches} microbatches, not {num_microbatches}; search with as many", 2)
+        raise Error(f"the order has {microbatches} microbatches, not {num_microbatches}; search with {num_microbatches}", 2)
     form = "compute_comms" if _holds_transfers(order) else "compute_only"
     lacking = [stage for stage in own if f"{stage}REDUCE_GRAD" not in order.rows[rank]]
     if form == "compute_comms" and lacking:

@@ -27,12 +27,13 @@ std::string root_of(const ZipFile& zip) {
   const bool is_older = zip.find("serialized_exported_program.json") != nullptr;
   const bool is_pickle = std::ranges::any_of(
       zip.entries(), [](const ZipEntry& entry) { return entry.name.ends_with("/data.pkl"); });
-  refuse_archive(zip.name(),
-                 is_older ? "an archive of an older torch"
-                 : is_pickle
-                     ? "a pickle of torch.save, not an archive of torch.export.save"
-                     : "not an archive of torch.export.save: it has no entry archive_format",
-                 "export the model with the tool that `sluice graph tool` prints");
+  refuse_archive(
+      zip.name(),
+      is_older ? "the file is an archive of an older torch"
+      : is_pickle
+          ? "the file is a pickle of torch.save, not an archive of torch.export.save"
+          : "the file is not an archive of torch.export.save: it has no entry archive_format",
+      "export the model with the tool that `sluice graph tool` prints");
 }
 
 std::string word_of(const ZipFile& zip, const std::string& name) {
@@ -43,16 +44,19 @@ std::string word_of(const ZipFile& zip, const std::string& name) {
 
 void check_format(const ZipFile& zip, const std::string& root) {
   if (const std::string format = word_of(zip, root + "archive_format"); format != "pt2") {
-    refuse_archive(zip.name(), formatted("an archive of the format '{}', not 'pt2'", format),
+    refuse_archive(zip.name(), formatted("the archive has the format '{}', not 'pt2'", format),
                    "export the model with the tool that `sluice graph tool` prints");
   }
   if (const std::string version = word_of(zip, root + "archive_version"); version != "0") {
-    refuse_archive(zip.name(), formatted("an archive of the version '{}', '0' is known", version),
-                   "export the model again with torch 2.7 to 2.13");
+    refuse_archive(
+        zip.name(),
+        formatted("the archive has the version '{}', but only '0' is supported", version),
+        "export the model again with torch 2.7 to 2.13");
   }
   if (const std::string order = word_of(zip, root + "byteorder"); order != "little") {
-    refuse_archive(zip.name(), formatted("its bytes are in the order '{}'", order),
-                   "export the model on a machine whose lowest byte comes first");
+    refuse_archive(zip.name(),
+                   formatted("the archive has the byte order '{}', not 'little'", order),
+                   "export the model on a little-endian machine");
   }
 }
 

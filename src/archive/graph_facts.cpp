@@ -39,8 +39,8 @@ void name_results(GraphModule& module, const std::vector<std::string>& names,
     if (output.kind == GraphOutput::Kind::kResult) results.push_back(&output);
   }
   if (names.size() != results.size()) {
-    refuse_archive(
-        where, formatted("it names {} outputs, the graph has {}", names.size(), results.size()));
+    refuse_archive(where, formatted("it names {} outputs, but the graph has {}", names.size(),
+                                    results.size()));
   }
   std::set<std::string_view> taken;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -56,8 +56,10 @@ GraphFacts parse_graph_facts(std::string_view text, const std::string& where) {
   const Json json = parse_strict_json(text, where, KeyOrder::kAsWritten, kMaxGraphJsonValues);
   const JsonField root(json, where);
   if (const std::int64_t format = root.at("format").integer(); format != kKnownFactsFormat) {
-    refuse_archive(where, formatted("it has the format {}, {} is known", format, kKnownFactsFormat),
-                   "export the model again with the tool that `sluice graph tool` prints");
+    refuse_archive(
+        where,
+        formatted("it has the format {}, but only {} is supported", format, kKnownFactsFormat),
+        "export the model again with the tool that `sluice graph tool` prints");
   }
   GraphFacts facts{.present = true,
                    .tool = text_or_none(root, "tool"),
@@ -104,7 +106,7 @@ void apply_graph_facts(const GraphFacts& facts, const std::string& where, Export
   if (graph.evaluation) name_results(*graph.evaluation, facts.outputs, where);
   for (const std::string* name : {&facts.loss_output, &facts.loss_count}) {
     if (!name->empty() && std::ranges::find(facts.outputs, *name) == facts.outputs.end())
-      refuse_archive(where, formatted("its loss is the output '{}', which there is not", *name));
+      refuse_archive(where, formatted("its loss is the output '{}', which does not exist", *name));
   }
   std::unordered_map<std::string_view, const GraphTensor*> tensors;
   for (const GraphTensor& tensor : graph.tensors) tensors.emplace(tensor.name, &tensor);

@@ -56,10 +56,11 @@ class GraphReader : private GraphValues {
   void check_version(const JsonField& root) const {
     const std::int64_t major = root.at("schema_version").at("major").integer();
     if (major != kKnownSchema) {
-      refuse_archive(where_,
-                     formatted("the archive has version {} of torch.export's schema, {} is known",
-                               major, kKnownSchema),
-                     "export the model again with torch 2.7 to 2.13");
+      refuse_archive(
+          where_,
+          formatted("the archive has version {} of torch.export's schema, but only {} is supported",
+                    major, kKnownSchema),
+          "export the model again with torch 2.7 to 2.13");
     }
   }
 
@@ -135,7 +136,7 @@ class GraphReader : private GraphValues {
       for (const Json& item : field(value).list())
         made.values.push_back(key == "as_tensors" ? of_tensor(item) : of_optional(item));
     } else {
-      refuse_archive(place_, formatted("a result of the kind '{}' is not known", key),
+      refuse_archive(place_, formatted("a result of the kind '{}' is not supported", key),
                      "export a model without such operators");
     }
     return made;
@@ -148,7 +149,7 @@ class GraphReader : private GraphValues {
       std::string known;
       for (const std::string_view each : kInPlace)
         known += (known.empty() ? "" : ", ") + std::string(each);
-      refuse_archive(place_, "this higher-order operator is not known, only " + known,
+      refuse_archive(place_, "this higher-order operator is not supported, only " + known,
                      "export a model without it");
     }
     const std::string place = place_;
@@ -183,7 +184,7 @@ class GraphReader : private GraphValues {
     inner_scope.prefix = scope.prefix + graph_name + ".";
     const Json::List& inputs = inner.at("inputs").list();
     if (inputs.size() != operands.size()) {
-      refuse(formatted("the higher-order operator has {} operands and its graph {} inputs",
+      refuse(formatted("the higher-order operator has {} operands, but its graph has {} inputs",
                        operands.size(), inputs.size()));
     }
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -213,8 +214,8 @@ class GraphReader : private GraphValues {
       }
     }
     if (names.size() != results.size()) {
-      refuse(formatted("the higher-order operator has {} results and its graph {}", names.size(),
-                       results.size()));
+      refuse(formatted("the higher-order operator has {} results, but its graph has {}",
+                       names.size(), results.size()));
     }
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (names[i]) bind(*names[i], std::move(results[i]), scope);
@@ -233,8 +234,8 @@ class GraphReader : private GraphValues {
     const Json::List& inputs = graph.at("inputs").list();
     const Json::List& specs = signature.at("input_specs").list();
     if (inputs.size() != specs.size())
-      refuse(
-          formatted("the graph has {} inputs and its signature {}", inputs.size(), specs.size()));
+      refuse(formatted("the graph has {} inputs, but its signature has {}", inputs.size(),
+                       specs.size()));
     for (std::size_t i = 0; i < specs.size(); ++i) {
       const auto& [kind, spec] = field(specs[i]).only_member();
       GraphInput input;
@@ -266,7 +267,7 @@ class GraphReader : private GraphValues {
           input.kind = GraphInput::Kind::kConstant;
           input.name = fields.at("tensor_constant_name").text();
         } else {
-          refuse_archive(place_, formatted("an input of the kind '{}' is not known", kind),
+          refuse_archive(place_, formatted("an input of the kind '{}' is not supported", kind),
                          "export a model of tensors alone");
         }
         of_spec = &fields.at("arg").at("name").text();
@@ -309,8 +310,8 @@ class GraphReader : private GraphValues {
     const Json::List& outputs = graph.at("outputs").list();
     const Json::List& specs = signature.at("output_specs").list();
     if (outputs.size() != specs.size()) {
-      refuse(
-          formatted("the graph has {} outputs and its signature {}", outputs.size(), specs.size()));
+      refuse(formatted("the graph has {} outputs, but its signature has {}", outputs.size(),
+                       specs.size()));
     }
     for (std::size_t i = 0; i < specs.size(); ++i) {
       const auto& [kind, spec] = field(specs[i]).only_member();
@@ -320,7 +321,7 @@ class GraphReader : private GraphValues {
         output.kind = GraphOutput::Kind::kBufferWrite;
         output.name = fields.at("buffer_name").text();
       } else if (kind != "user_output" && kind != "loss_output") {
-        refuse_archive(place_, formatted("an output of the kind '{}' is not known", kind),
+        refuse_archive(place_, formatted("an output of the kind '{}' is not supported", kind),
                        "export the model for training, without run_decompositions");
       }
       module_.outputs.push_back(std::move(output));

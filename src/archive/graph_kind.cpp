@@ -38,7 +38,7 @@ class GraphSource : public ModelSource {
     if (!needs.tokens || !needs.fields.empty()) {
       throw Error(
           ErrorKind::kUsage,
-          {.what = needs.tokens ? formatted("the graph needs '{}' too, which a text does not say",
+          {.what = needs.tokens ? formatted("the graph also needs '{}', which a text does not have",
                                             needs.fields.front().name)
                                 : "the rows of the graph are not texts",
            .where = graph_->graph.path,

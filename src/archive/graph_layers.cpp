@@ -72,13 +72,12 @@ class Layering {
   // A module that the user named needs cuts before and after it.
   void require_not_named(const GraphUnit& before, const GraphUnit& unit) const {
     if (!before.is_named && !unit.is_named) return;
-    throw Error(
-        ErrorKind::kUsage,
-        {.what = formatted("the graph cannot be cut between '{}' and '{}': what one makes is "
-                           "written in place by the other, or they are of one operator",
-                           before.path, unit.path),
-         .where = flow_.path(),
-         .remedy = "name another module"});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("the graph cannot be cut between '{}' and '{}': one writes in "
+                                   "place to a value of the other, or both have one operator",
+                                   before.path, unit.path),
+                 .where = flow_.path(),
+                 .remedy = "name another module"});
   }
 
   std::string distinct_name(const std::string& key) {

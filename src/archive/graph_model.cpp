@@ -91,10 +91,10 @@ GraphLoss loss_of(const ExportedGraph& graph, const GraphOptions& options) {
     if (loss.output.empty()) {
       throw Error(
           ErrorKind::kUsage,
-          {.what = "the graph does not say which of its results is the loss, and none is "
+          {.what = "the graph does not name the result that is its loss, and none is "
                    "called 'logits'",
            .where = "`loss_output`",
-           .remedy = results.empty() ? "export a model that returns one"
+           .remedy = results.empty() ? "export a model that returns a loss"
                                      : "set `loss_output` to one of its results, such as '" +
                                            results.front() + "'"});
     }
@@ -321,8 +321,8 @@ void require_loss(const GraphOfModel& model) {
       ErrorKind::kUsage,
       {.what = formatted(
            "the result '{}' of the graph is [{}], {}", model.loss.output, join(texts, ", "),
-           model.loss.is_causal() ? "and a causal loss is of [rows, length, vocabulary]"
-                                  : "and a loss is one number"),
+           model.loss.is_causal() ? "but a causal loss needs [rows, length, vocabulary]"
+                                  : "but a loss is one number"),
        .where = "`loss_output`",
        .remedy =
            "set `loss_output` to another of its results, or export a model that returns its loss"});
@@ -421,7 +421,8 @@ std::map<std::string, std::int64_t> sizes_by_name(const std::vector<std::string>
     const char* begin = equals == std::string::npos ? end : text.data() + equals + 1;
     const auto [rest, error] = std::from_chars(begin, end, number);
     if (equals == 0 || error != std::errc() || rest != end || number < 0)
-      refuse_size(formatted("'{}' is no size", text), "write NAME=NUMBER, as decoder_length=64");
+      refuse_size(formatted("'{}' is not a size", text),
+                  "write NAME=NUMBER, such as decoder_length=64");
     const std::string name = text.substr(0, equals);
     if (!sizes.emplace(name, number).second)
       refuse_size(formatted("the size '{}' is given twice", name), "give each size once");
@@ -449,7 +450,8 @@ SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
                      [&wanted = name](const auto& each) { return each.name == wanted; });
     if (size == facts.sizes.end()) {
       refuse_size(formatted("the graph has no size '{}'", name),
-                  known.empty() ? "it has none beside rows and length" : suggest_name(name, known));
+                  known.empty() ? "leave it out: the graph has only rows and length"
+                                : suggest_name(name, known));
     }
     if (is_of_shape(size->symbol)) {
       const bool is_rows = size->symbol == model.rows_symbol;

@@ -97,11 +97,11 @@ class GraphRows {
       for (const SizeExpression& size : sizes) texts.push_back(size.text());
       throw Error(ErrorKind::kInput,
                   {.what = formatted("the input '{}' of the graph is [{}], which has no dimension "
-                                     "of rows, so that rows of data cannot give it",
+                                     "of rows, so rows of data cannot provide it",
                                      of.name, join(texts, ", ")),
                    .where = graph_.graph.path,
                    .remedy = "export the model with a first dimension of rows in every input, or "
-                             "of a size that varies, as a number of images"});
+                             "one whose size varies, such as the number of images"});
     }
     FieldOption option{of.name, value(of).dtype};
     option.concatenated = is_concatenated;

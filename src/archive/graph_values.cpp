@@ -45,10 +45,11 @@ void GraphValues::describe_tensor(const Json& meta, GraphValue& value) {
     refuse(formatted("the tensor '{}' has the unknown dtype {}", value.name, dtype));
   if (const std::int64_t layout = tensor.at("layout").integer();
       serialized_layout(layout) != "strided") {
-    refuse_archive(place_,
-                   formatted("the tensor '{}' has the layout '{}', only strided ones are known",
-                             value.name, serialized_layout(layout)),
-                   "export a model of dense tensors");
+    refuse_archive(
+        place_,
+        formatted("the tensor '{}' has the layout '{}', but only strided tensors are supported",
+                  value.name, serialized_layout(layout)),
+        "export a model of dense tensors");
   }
   const Json::List& sizes = tensor.at("sizes").list();
   if (sizes.size() > kMaxRank)
@@ -109,7 +110,7 @@ const GraphArgument& GraphValues::lookup(const std::string& name, const GraphSco
   if (argument.kind == GraphArgument::Kind::kValue) {
     const GraphValue& value = values_[static_cast<std::size_t>(argument.value)];
     if (value.kind == GraphValue::Kind::kTensor && value.dtype.empty())
-      refuse(formatted("the tensor '{}' is read and not described", name));
+      refuse(formatted("the tensor '{}' is read, but not described", name));
   }
   return argument;
 }
@@ -207,7 +208,7 @@ GraphArgument GraphValues::argument(const Json& json, const GraphScope& scope) {
                    [&](const Json& item) { return list_of(field(item), of_integer); });
   if (key == "as_float_lists")
     return list_of(field(value), [&](const Json& item) { return list_of(field(item), of_real); });
-  refuse_archive(place_, formatted("an argument of the kind '{}' is not known", key),
+  refuse_archive(place_, formatted("an argument of the kind '{}' is not supported", key),
                  "export a model without such operators");
 }
 
@@ -219,7 +220,7 @@ const std::string* GraphValues::name_of(const Json& json) const {
     return name ? &field(*name, "as_name").text() : nullptr;
   }
   if (key == "as_custom_obj" || key == "as_graph")
-    refuse_archive(place_, formatted("a value of the kind '{}' is not known", key),
+    refuse_archive(place_, formatted("a value of the kind '{}' is not supported", key),
                    "export a model of tensors alone");
   return nullptr;
 }

@@ -404,7 +404,7 @@ SizeRule SizeRule::parse(std::string_view text) {
   SizeRule rule;
   rule.condition_ = parse_size_text(text);
   rule.text_ = text;
-  if (!is_truth(rule.condition_)) refuse_size("a rule of sizes compares nothing");
+  if (!is_truth(rule.condition_)) refuse_size("a rule of sizes has no comparison");
   rule.condition_.add_symbols(rule.symbols_);
   return rule;
 }

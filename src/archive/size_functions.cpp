@@ -136,7 +136,7 @@ SizeExpression call_size_function(std::string_view name, std::vector<SizeExpress
   }
   const auto composed = std::ranges::find(kComposed, name, &ComposedRow::name);
   if (composed == std::end(kComposed))
-    refuse_size(formatted("the function '{}' of sizes is not known", name));
+    refuse_size(formatted("the function '{}' of sizes is not supported", name));
   if (arguments.size() != composed->arguments) refuse_count();
   return composed->make(arguments);
 }

@@ -336,8 +336,8 @@ class SizeParser {
 
 SizeExpression parse_size_text(std::string_view text) {
   if (text.size() > kMaxSizeText) {
-    refuse_size(formatted("an expression of sizes has {} bytes, at most {} are read", text.size(),
-                          kMaxSizeText));
+    refuse_size(formatted("an expression of sizes has {} bytes, but at most {} are read",
+                          text.size(), kMaxSizeText));
   }
   return SizeParser(text).parse();
 }

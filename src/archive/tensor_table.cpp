@@ -91,7 +91,7 @@ void read_table(const ZipFile& zip, const std::string& folder, const std::string
       const JsonField tensor(*meta, entry.where);
       entry.tensor.dtype = serialized_dtype(tensor.at("dtype").integer());
       if (entry.tensor.dtype.empty())
-        fields.refuse(formatted("the dtype {} is not known", tensor.at("dtype").integer()));
+        fields.refuse(formatted("the dtype {} is not supported", tensor.at("dtype").integer()));
       if (serialized_layout(tensor.at("layout").integer()) != "strided")
         fields.refuse("its layout is not strided");
       entry.tensor.sizes = constant_sizes(tensor.at("sizes"));
@@ -129,8 +129,9 @@ GraphTensor take(Table& table, const GraphInput& input, const GraphValue& value,
   for (std::size_t i = 0; fits && i < tensor.sizes.size(); ++i)
     fits = value.sizes[i] == SizeExpression(tensor.sizes[i]);
   if (!fits) {
-    refuse_archive(entry.where, formatted("it is {} of {}, which the graph says otherwise",
-                                          shape_text(tensor.sizes), tensor.dtype));
+    refuse_archive(entry.where,
+                   formatted("it is {} of {}, but the graph declares another shape or dtype",
+                             shape_text(tensor.sizes), tensor.dtype));
   }
   if (tensor.record.empty() && needed_bytes(tensor, entry.where) > 0 &&
       (input.kind == GraphInput::Kind::kConstant ||

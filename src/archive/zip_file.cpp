@@ -118,7 +118,7 @@ DirectoryPlace find_directory(const ZipSource& source) {
                   place.bytes, place.offset));
   }
   if (place.bytes > ZipFile::kMaxDirectoryBytes) {
-    refuse(source.name, formatted("the zip file's directory has {} bytes, at most {} are read",
+    refuse(source.name, formatted("the zip file's directory has {} bytes, but at most {} are read",
                                   place.bytes, ZipFile::kMaxDirectoryBytes));
   }
   if (place.entries > place.bytes / kDirectoryEntryBytes) {
@@ -148,7 +148,7 @@ void apply_extra_64(std::string_view extra, const std::string& where,
     }
     extra.remove_prefix(4 + length);
   }
-  refuse(where, "the entry needs 64-bit sizes and has none");
+  refuse(where, "the entry needs 64-bit sizes, but has none");
 }
 
 // Moves entry.offset behind the local header, which must repeat the name.
@@ -275,12 +275,13 @@ const ZipEntry* ZipFile::find(std::string_view name) const {
 std::string ZipFile::read(const ZipEntry& entry, std::uint64_t max_bytes) const {
   const std::string where = source_.name + ", entry '" + entry.name + "'";
   if (entry.bytes > max_bytes) {
-    refuse(where, formatted("the entry has {} bytes, at most {} are read", entry.bytes, max_bytes),
+    refuse(where,
+           formatted("the entry has {} bytes, but at most {} are read", entry.bytes, max_bytes),
            "export a smaller model");
   }
   std::string content = bytes_at(source_, entry.offset, static_cast<std::size_t>(entry.bytes));
   if (zip_checksum(content) != entry.crc)
-    refuse(where, "the entry's bytes do not have the checksum that the directory says");
+    refuse(where, "the entry's bytes do not match their checksum in the directory");
   return content;
 }
 

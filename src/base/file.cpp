@@ -119,8 +119,10 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
       remedy = "a file is where a folder should be: choose another path";
       break;
     case ENOENT:
-      remedy = written ? "choose another folder: this one is gone, or its file system makes none"
-                       : "check the path";
+      remedy =
+          written
+              ? "choose another folder: this one is gone, or its file system allows no new files"
+              : "check the path";
       break;
     case ENXIO:  // a socket
       remedy = "name a regular file";
@@ -213,10 +215,11 @@ std::size_t File::read_some(void* buffer, std::size_t count, std::uint64_t offse
 void File::read(void* buffer, std::size_t count, std::uint64_t offset) const {
   const std::size_t got = read_some(buffer, count, offset);
   if (got != count) {
-    throw Error(kind_, {.what = formatted("file ends at byte {}, expected at least {} bytes",
-                                          size(), offset + count),
-                        .where = path_,
-                        .remedy = "it was truncated, maybe while it was being read"});
+    throw Error(kind_,
+                {.what = formatted("the file ends at byte {}, but at least {} bytes are expected",
+                                   size(), offset + count),
+                 .where = path_,
+                 .remedy = "it was truncated, maybe while it was being read"});
   }
 }
 

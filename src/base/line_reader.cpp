@@ -103,7 +103,7 @@ LineReader::Line LineReader::skip_line() {
 
 Error LineReader::too_long(std::uint64_t bytes) const {
   return {kind_,
-          {.what = "a line of more than " + human_bytes(static_cast<std::int64_t>(bytes)),
+          {.what = "a line is longer than " + human_bytes(static_cast<std::int64_t>(bytes)),
            .where = where(),
            .remedy = "is it the right file?"}};
 }

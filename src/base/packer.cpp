@@ -42,9 +42,8 @@ void Packer::put_bits(std::uint64_t bits) {
 void Unpacker::fail(const std::string& expected, const std::string& found) const {
   throw Error(
       ErrorKind::kPeer,
-      {.what = formatted(
-           "a message holds something else than it should: expected {}, found {} before byte {}",
-           expected, found, at_),
+      {.what = formatted("a message has unexpected content: expected {}, found {} before byte {}",
+                         expected, found, at_),
        .where = where_,
        .remedy = "run the same build of sluice on every rank"});
 }

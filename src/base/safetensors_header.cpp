@@ -64,7 +64,7 @@ void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes,
     const std::uint64_t bytes = checked_bytes(entry, file);
     if (entry.end - entry.begin != bytes) {
       refuse_header(file,
-                    formatted("data_offsets span {} bytes, dtype and shape need {}",
+                    formatted("data_offsets span {} bytes, but dtype and shape need {}",
                               entry.end - entry.begin, bytes),
                     entry.name);
     }
@@ -73,7 +73,7 @@ void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes,
   if (position != data_bytes) {
     throw Error(
         ErrorKind::kInput,
-        {.what = formatted("the header describes {} bytes of data, the file has {}", position,
+        {.what = formatted("the header describes {} bytes of data, but the file has {}", position,
                            data_bytes),
          .where = file,
          .remedy = position > data_bytes ? "the file is truncated: copy or download it again"
@@ -160,18 +160,19 @@ std::uint64_t read_length_prefix(const File& file, std::uint64_t file_size) {
   for (std::size_t i = bytes.size(); i-- > 0;) length = (length << 8) | bytes[i];
   if (length > kMaxSafetensorsHeaderBytes) {
     throw Error(ErrorKind::kInput,
-                {.what = formatted("not a safetensors file: its first 8 bytes ask for a header of "
-                                   "{} bytes, at most {} are allowed",
+                {.what = formatted("not a safetensors file: its first 8 bytes give a header of "
+                                   "{} bytes, but at most {} are allowed",
                                    length, kMaxSafetensorsHeaderBytes),
                  .where = file.path(),
                  .remedy = io::kDamagedRemedy});
   }
   if (length > file_size - bytes.size()) {
-    throw Error(ErrorKind::kInput,
-                {.what = formatted("the header needs {} bytes, the file has {} after its length",
-                                   length, file_size - bytes.size()),
-                 .where = file.path(),
-                 .remedy = "the file is truncated: copy or download it again"});
+    throw Error(
+        ErrorKind::kInput,
+        {.what = formatted("the header needs {} bytes, but the file has {} after its length",
+                           length, file_size - bytes.size()),
+         .where = file.path(),
+         .remedy = "the file is truncated: copy or download it again"});
   }
   return length;
 }

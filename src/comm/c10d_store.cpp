@@ -40,7 +40,7 @@ class C10dJobStore final : public c10d::Store {
   void wait(const std::vector<std::string>& keys,
             const std::chrono::milliseconds& timeout) override {
     if (client_->wait(keys, timeout)) return;
-    C10_THROW_ERROR(DistStoreError, formatted("nobody has set '{}' within {} ms",
+    C10_THROW_ERROR(DistStoreError, formatted("no process has set '{}' within {} ms",
                                               keys.empty() ? "" : keys.front(), timeout.count()));
   }
   void append(const std::string& key, const Bytes& value) override {

@@ -16,7 +16,7 @@ struct Match : Cases... {
 };
 
 [[noreturn]] void refuse_frame(const std::string& what, const std::string& where) {
-  throw Error(ErrorKind::kPeer, {.what = "a header makes no sense: " + what, .where = where});
+  throw Error(ErrorKind::kPeer, {.what = "a message header is invalid: " + what, .where = where});
 }
 
 FrameHead read_head(Unpacker& reader, const std::string& where) {

@@ -314,8 +314,8 @@ std::optional<Frame> PeerLane::take_frame(const at::Tensor& header, LinkReceiver
                     prefix.payload_inside <= prefix.outline_inside &&
                     prefix.outline_bytes <= (prefix.outline_inside ? room : kMaxOutlineBytes);
   if (!sane) {
-    throw Error(ErrorKind::kPeer,
-                {.what = "a header makes no sense: it is not sluice's", .where = "from " + name_});
+    throw Error(ErrorKind::kPeer, {.what = "a message header is invalid: sluice did not send it",
+                                   .where = "from " + name_});
   }
   std::string text;
   if (prefix.outline_inside) {
@@ -344,7 +344,7 @@ std::optional<Frame> PeerLane::take_frame(const at::Tensor& header, LinkReceiver
       if (!goes_by_nccl(layout)) inside += layout.num_bytes();
       if (inside > static_cast<std::int64_t>(room - prefix.outline_bytes)) {
         throw Error(ErrorKind::kPeer,
-                    {.what = "a header makes no sense: its tensors are longer than it is",
+                    {.what = "a message header is invalid: its tensors are longer than the message",
                      .where = "from " + name_});
       }
     }

@@ -51,7 +51,7 @@ class GlooLink final : public Link {
         throw;
       } catch (const std::exception& error) {
         throw Error(ErrorKind::kPeer,
-                    {.what = formatted("not all of {} came together within {} ms: {}",
+                    {.what = formatted("not all of {} connected within {} ms: {}",
                                        counted(options_.num_processes, "process"),
                                        options_.deadline.count(), reason_of(error)),
                      .where = name_of(options_.process) + ", connection '" + options_.name + "'",
@@ -149,9 +149,9 @@ class GlooLink final : public Link {
         if (work->wait(std::max(left, Milliseconds(1)))) return;
       } catch (const std::exception& error) {
         refuse_peer(peer.process,
-                    "did not show that it knows the secret of the job (" + reason_of(error) + ")");
+                    "did not prove that it has the secret of the job (" + reason_of(error) + ")");
       }
-      refuse_peer(peer.process, "did not show that it knows the secret of the job");
+      refuse_peer(peer.process, "did not prove that it has the secret of the job");
     };
     try {
       const auto exchange = [&](int tag, auto&& own, auto&& theirs) {
@@ -181,7 +181,7 @@ class GlooLink final : public Link {
           [](const Peer& peer) { return peer.proof; });
       for (const Peer& peer : peers) {
         if (!same_bytes(text_of(peer.proof), proof(peer, false)))
-          refuse_peer(peer.process, "does not know the secret of the job");
+          refuse_peer(peer.process, "does not have the secret of the job");
       }
     } catch (...) {
       for (Lane& each : lanes_) each.group.reset();

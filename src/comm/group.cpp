@@ -60,7 +60,7 @@ void require_same_call(const Member& backend, const std::vector<GroupNote>& note
   std::vector<std::string> texts;
   for (const auto& [call, ranks] : calls) texts.push_back(call + " on " + ranks_text(ranks));
   throw Error(ErrorKind::kInternal,
-              {.what = "the members of a group call different things: " + join(texts, ", but "),
+              {.what = "the members of a group make different calls: " + join(texts, ", but "),
                .where = "group of " + ranks_text(backend.members()),
                .remedy = "let every member make the same calls in the same order"});
 }
@@ -93,15 +93,15 @@ void require_one_for_each(const GroupBackend& backend, const std::string& call,
                           std::size_t num_pieces) {
   if (num_pieces == backend.members().size()) return;
   refuse_call(backend, call + " of " + counted(static_cast<std::int64_t>(num_pieces), "piece") +
-                           " in a group of " +
+                           " does not match a group of " +
                            counted(static_cast<std::int64_t>(backend.members().size()), "member"));
 }
 
 std::size_t require_member(const GroupBackend& backend, int rank) {
   const auto index = static_cast<std::size_t>(rank);
   if (rank < 0 || index >= backend.members().size()) {
-    refuse_call(backend,
-                formatted("no member {} in the group of {}", rank, ranks_text(backend.members())));
+    refuse_call(backend, formatted("there is no member {} in the group of {}", rank,
+                                   ranks_text(backend.members())));
   }
   return index;
 }
@@ -164,7 +164,7 @@ Work<at::Tensor> all_reduce_in_pieces(const std::shared_ptr<GroupBackend>& backe
 
 const std::shared_ptr<GroupBackend>& Group::backend() const {
   if (!backend_) {
-    throw Error(ErrorKind::kInternal, {.what = "a group was used that this rank is not a member of",
+    throw Error(ErrorKind::kInternal, {.what = "this rank used a group that it is not a member of",
                                        .where = "sluice::Group",
                                        .remedy = "test the group that split() returned"});
   }

@@ -109,8 +109,8 @@ void GroupState::arrive(int from_process, const CollectiveHead& head,
                         std::vector<at::Tensor> tensors, Ready ready) {
   const auto refuse_head = [&](const std::string& what) {
     throw Error(ErrorKind::kPeer,
-                {.what = formatted("a header makes no sense: {} of exchange {} of group {}", what,
-                                   head.number, id_)});
+                {.what = formatted("a message header is invalid: {} of exchange {} of group {}",
+                                   what, head.number, id_)});
   };
   const auto members = elsewhere_.find(from_process);
   if (members == elsewhere_.end() ||

@@ -23,7 +23,7 @@ FoundNccl load() {
   int version = 0;
   if (const nccl::Result result = table.get_version(&version); result != nccl::kSuccess)
     return missing(
-        formatted("the library of NCCL does not say its version: {}", table.error_text(result)));
+        formatted("the NCCL library does not return its version: {}", table.error_text(result)));
   // Within a major version, a library can read structures of older headers, but not of newer ones.
   if (version < table.compiled_version || version / 10'000 != table.compiled_version / 10'000) {
     return missing(

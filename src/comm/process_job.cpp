@@ -211,12 +211,12 @@ struct ProcessJob::Impl {
     here.resize(std::max(here.size(), there.size()), "nothing");
     there.resize(here.size(), "nothing");
     const auto [mine, theirs] = std::mismatch(here.begin(), here.end(), there.begin());
-    refuse_in_all({ErrorKind::kUsage,
-                   {.what = formatted(
-                        "the processes do not run the same: '{}' in process {}, '{}' in another",
-                        *mine, environment.layout.process, *theirs),
-                    .where = "sluice::run",
-                    .remedy = "start the same program with the same arguments everywhere"}});
+    refuse_in_all(
+        {ErrorKind::kUsage,
+         {.what = formatted("the processes differ: '{}' in process {}, but '{}' in another", *mine,
+                            environment.layout.process, *theirs),
+          .where = "sluice::run",
+          .remedy = "start the same program with the same arguments everywhere"}});
   }
 
   [[noreturn]] void refuse_in_all(const Error& error) {
@@ -231,12 +231,12 @@ struct ProcessJob::Impl {
   std::string reason_against_nccl() const {
     if (devices.devices.front().is_cpu()) return "ranks compute on the CPU";
     const int each = environment.layout.ranks_per_process(options.num_ranks);
-    if (each > 1) return formatted("it takes one rank a process, and here are {}", each);
+    if (each > 1) return formatted("it needs one rank per process, but each process has {}", each);
     if (options.num_ranks > kMostNcclRanks)
-      return formatted("it takes at most {} ranks, and here are {}", kMostNcclRanks,
+      return formatted("it supports at most {} ranks, but the run has {}", kMostNcclRanks,
                        options.num_ranks);
     if (ranks_share_devices())
-      return formatted("it takes a GPU for each rank, and {} lets ranks share one",
+      return formatted("it needs a GPU for each rank, but {} lets ranks share one",
                        kShareDeviceVariable);
     return find_nccl().missing;
   }
@@ -271,10 +271,11 @@ struct ProcessJob::Impl {
       devices.why += "; transport: Gloo, not NCCL: " + against;
       return;
     }
-    refuse_in_all({ErrorKind::kUsage,
-                   {.what = "NCCL cannot be used: " + against,
-                    .where = "parallelism.transport = \"nccl\"",
-                    .remedy = "\"auto\" takes Gloo then, and says why; docs/gpus.md"}});
+    refuse_in_all(
+        {ErrorKind::kUsage,
+         {.what = "NCCL cannot be used: " + against,
+          .where = "parallelism.transport = \"nccl\"",
+          .remedy = "set it to \"auto\", which uses Gloo then and logs the reason: docs/gpus.md"}});
   }
 
   void hear(const JobFailure& failure) {

@@ -195,7 +195,7 @@ void ProcessRanks::check(int from_process, const FrameOutline& outline) const {
   };
   if (is_at(message->source, from_process) && is_at(message->destination, options_.process)) return;
   throw Error(ErrorKind::kPeer,
-              {.what = formatted("a header makes no sense: a message of rank {} to rank {}",
+              {.what = formatted("a message header is invalid: a message of rank {} to rank {}",
                                  message->source, message->destination),
                .where = "from " + name_of(from_process)});
 }
@@ -233,9 +233,10 @@ void ProcessRanks::wrong(int from_process, const std::exception_ptr& error) noex
       failure.message = known.what();
     } catch (const std::bad_alloc&) {
       failure.kind = ErrorKind::kMemory;
-      failure.message = Error(ErrorKind::kMemory, {.what = "no memory for a message that arrives",
-                                                   .where = "from " + name_of(from_process)})
-                            .what();
+      failure.message =
+          Error(ErrorKind::kMemory, {.what = "there is no memory for an arriving message",
+                                     .where = "from " + name_of(from_process)})
+              .what();
     } catch (const std::exception& other) {
       failure.message =
           Error(ErrorKind::kInternal, {.what = first_line(other.what()).data(),

@@ -29,7 +29,7 @@ void meet(StoreClient& store, const ProcessTransportOptions& options) {
     if (!store.has({key(process)})) missing.push_back(std::to_string(process));
   }
   throw Error(ErrorKind::kPeer,
-              {.what = formatted("no connection within {} ms: process {} did not come",
+              {.what = formatted("no connection within {} ms: process {} did not connect",
                                  options.meet.count(), join(missing, ", ")),
                .where = formatted("process {}, '{}'", options.process, options.name),
                .remedy = "check what process " + missing.front() + " is doing"});
@@ -43,10 +43,10 @@ std::vector<std::unique_ptr<Transport>> make_process_transports(
       options.num_ranks % options.num_processes != 0 || options.process < 0 ||
       options.process >= options.num_processes) {
     throw Error(ErrorKind::kInternal,
-                {.what = formatted("process {} of {} with {} ranks in all", options.process,
-                                   options.num_processes, options.num_ranks),
+                {.what = formatted("process {} of {} cannot run an equal share of {} ranks",
+                                   options.process, options.num_processes, options.num_ranks),
                  .where = "make_process_transports",
-                 .remedy = "give each process as many ranks"});
+                 .remedy = "give each process the same number of ranks"});
   }
   ProcessRanksOptions process;
   process.num_ranks = options.num_ranks;

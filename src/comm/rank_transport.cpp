@@ -100,7 +100,7 @@ class RankTransport final : public Transport {
 
   void require_rank(int rank) const {
     if (rank >= 0 && rank < size()) return;
-    throw Error(ErrorKind::kInternal, {.what = "no rank " + std::to_string(rank),
+    throw Error(ErrorKind::kInternal, {.what = "there is no rank " + std::to_string(rank),
                                        .where = formatted("transport of {} ranks", size())});
   }
 

@@ -20,7 +20,7 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 36;
 constexpr std::size_t kMaxDimensions = 64;
 
 [[noreturn]] void refuse_layout(const std::string& what, const std::string& where) {
-  throw Error(ErrorKind::kPeer, {.what = "a header makes no sense: " + what, .where = where});
+  throw Error(ErrorKind::kPeer, {.what = "a message header is invalid: " + what, .where = where});
 }
 
 // The largest int64 if the product exceeds kMaxBytes. Precondition: a, b >= 0.

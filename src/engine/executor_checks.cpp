@@ -22,7 +22,7 @@ void check_layout(const Program& program, int rank, const std::map<int, Stage*>&
     if (here == (stages.count(stage) != 0)) continue;
     throw Error(ErrorKind::kUsage,
                 {.what = here ? formatted("stage {} is missing", stage)
-                              : formatted("stage {} is another rank's", stage),
+                              : formatted("stage {} belongs to another rank", stage),
                  .where = "Executor of rank " + std::to_string(rank),
                  .remedy = "give it the stages that Program::stage_map places here"});
   }
@@ -37,7 +37,7 @@ void check_batch(const Program& program, int rank, const StepBatch& batch) {
   };
   if (microbatches != static_cast<std::size_t>(program.num_microbatches) ||
       batch.counts.size() != microbatches) {
-    refuse(formatted("the program has {} microbatches, the batch {} with {} counts",
+    refuse(formatted("the program has {} microbatches, but the batch has {} with {} counts",
                      program.num_microbatches, microbatches, batch.counts.size()));
   }
   if (program.forward_only) return;

@@ -69,7 +69,8 @@ FaultInjector::~FaultInjector() {
   if (failed_ || step_ == 0) return;
   for (const Armed& armed : armed_) {
     if (armed.left < armed.fault.times) continue;
-    log_warning(formatted("fault: no instruction of rank {} met {}", rank_, to_text(armed.fault)));
+    log_warning(formatted("fault: {} never fired: rank {} ran no matching instruction",
+                          to_text(armed.fault), rank_));
   }
 }
 
@@ -87,7 +88,7 @@ void FaultInjector::acted(Armed& armed, ActionKind part) {
 }
 
 void FaultInjector::say(const Fault& fault) const {
-  log_warning(formatted("fault: {}: now, {}, step {}", to_text(fault),
+  log_warning(formatted("fault: {} fires now: {}, step {}", to_text(fault),
                         instruction_place(rank_, index_, to_text(action_)), step_));
 }
 
@@ -170,11 +171,11 @@ std::unique_ptr<FaultInjector> injected_faults(int rank, int num_ranks) {
   std::erase_if(faults, [&](const Fault& fault) { return restarted && !fault.always; });
   for (const Fault& fault : faults) {
     if (fault.rank && *fault.rank >= num_ranks) {
-      throw Error(
-          ErrorKind::kUsage,
-          {.what = formatted("no rank {}: the run has {}", *fault.rank, counted(num_ranks, "rank")),
-           .where = kFaultVariable,
-           .remedy = "name a rank from 0 to " + std::to_string(num_ranks - 1)});
+      throw Error(ErrorKind::kUsage,
+                  {.what = formatted("there is no rank {}: the run has {}", *fault.rank,
+                                     counted(num_ranks, "rank")),
+                   .where = kFaultVariable,
+                   .remedy = "name a rank from 0 to " + std::to_string(num_ranks - 1)});
     }
     if (rank == 0) log_warning("fault: will inject " + to_text(fault));
   }

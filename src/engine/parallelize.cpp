@@ -73,10 +73,10 @@ void require_declared(const LocalChunk& chunk, NameSet before, const NameSet& af
   for (const std::string& name : before)
     if (!after.contains(name))
       refuse("the hook has taken out or renamed parameter '" + name + "'",
-             "keep its name, or say so in LocalChunk::removed");
+             "keep its name, or list it in LocalChunk::removed");
   for (const std::string& name : after)
     if (!before.contains(name))
-      refuse("the hook has added parameter '" + name + "'", "say so in LocalChunk::added");
+      refuse("the hook has added parameter '" + name + "'", "list it in LocalChunk::added");
 }
 
 void take_slices(std::vector<LayerSpec>& layers, const LocalChunk& chunk) {
@@ -132,7 +132,7 @@ const std::string& AxisNames::of(Axis axis) const {
     case Axis::kEpShard:
       return ep_shard;
   }
-  throw Error(ErrorKind::kInternal, {.what = "no such axis"});
+  throw Error(ErrorKind::kInternal, {.what = "the axis is unknown"});
 }
 
 const MeshAxis& NamedMesh::operator[](std::string_view name) const {

@@ -88,7 +88,7 @@ class Divider {
     const auto& weights = chunk_.divided[layer_];
     const std::string name = joined(chunk_.prefixes[layer_], inside);
     if (weights->has(parameter))
-      refuse(name, "is divided twice", "let one line of one table fit it");
+      refuse(name, "is divided twice", "let only one line of one table match it");
     weights->add(parameter, {style, length, name});
   }
 
@@ -167,10 +167,11 @@ void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int6
   if (chunk.num_stages > 1) return;  // the rest may match modules of other stages
   for (const auto& [pattern, style] : table) {
     if (fitting.contains(pattern)) continue;
-    throw Error(ErrorKind::kUsage, {.what = "no module is called '" + pattern + "'",
-                                    .where = "parallelize_module",
-                                    .remedy = "give names of modules of the model, * standing for "
-                                              "any characters"});
+    throw Error(ErrorKind::kUsage,
+                {.what = "no module is called '" + pattern + "'",
+                 .where = "parallelize_module",
+                 .remedy = "give names of modules of the model, where * stands for "
+                           "any characters"});
   }
 }
 

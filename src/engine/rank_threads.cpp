@@ -34,9 +34,9 @@ void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int thr
                MemoryLedger* ledger, const std::function<void(Transport&)>& fn) {
   if (threads_per_rank < 1) {
     throw Error(ErrorKind::kUsage,
-                {.what = std::to_string(threads_per_rank) + " threads a rank",
+                {.what = "a rank cannot have " + std::to_string(threads_per_rank) + " threads",
                  .where = "run_ranks",
-                 .remedy = "give at least 1, or what resolve_threads_per_rank() says"});
+                 .remedy = "give at least 1, or the result of resolve_threads_per_rank()"});
   }
   auto body = [&](Transport& transport) {
     try {

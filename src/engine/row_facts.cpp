@@ -15,20 +15,20 @@ StageShards shards_of_stage(const Program& program, int rank, int stage, int num
   if (num_shards == 0) num_shards = replicas;
   const int microbatches = program.num_microbatches * replicas;
   if (num_shards < 1 || num_shards % replicas != 0) {
-    throw Error(ErrorKind::kUsage,
-                {.what = counted(num_shards, "shard") + " of gradients do not fall on " +
-                         counted(replicas, "replica"),
-                 .where = "DataParallel::shards",
-                 .remedy = "give a multiple of the replicas"});
+    throw Error(ErrorKind::kUsage, {.what = counted(num_shards, "shard") +
+                                            " of gradients cannot be spread evenly over " +
+                                            counted(replicas, "replica"),
+                                    .where = "DataParallel::shards",
+                                    .remedy = "give a multiple of the number of replicas"});
   }
   StageShards shards;
   if (program.forward_only || num_shards == replicas) return shards;
   if (microbatches % num_shards != 0) {
     throw Error(ErrorKind::kUsage, {.what = counted(microbatches, "microbatch") +
-                                            " of all replicas do not fall into " +
+                                            " of all replicas cannot be divided evenly into " +
                                             counted(num_shards, "shard") + " of gradients",
                                     .where = "DataParallel::shards",
-                                    .remedy = "give a divisor of the microbatches"});
+                                    .remedy = "give a divisor of the number of microbatches"});
   }
   const int replica = replica_of(program.mesh, rank);
   const detail::ShardRange own = detail::shards_of_replica(replica, replicas, num_shards);

@@ -12,7 +12,7 @@ namespace sluice {
 RunGroups make_run_groups(const Group& world, const Mesh& mesh) {
   if (world.size() != mesh.num_ranks()) {
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("the mesh has {}, the transport {}",
+                {.what = formatted("the mesh has {}, but the transport has {}",
                                    counted(mesh.num_ranks(), "rank"), world.size()),
                  .remedy = "make as many endpoints as the mesh has ranks"});
   }
@@ -20,12 +20,13 @@ RunGroups make_run_groups(const Group& world, const Mesh& mesh) {
   groups.num_replicas = num_replicas(mesh);
   groups.num_shares = mesh.size(Axis::kTp);
   if (groups.num_replicas * groups.num_shares * mesh.size(Axis::kPp) != mesh.num_ranks()) {
-    throw Error(ErrorKind::kInternal,
-                {.what = formatted(
-                     "the mesh has {}, {} of it {}: gradients are not added over other axes",
-                     counted(mesh.num_ranks(), "rank"),
-                     counted(std::int64_t{groups.num_replicas} * groups.num_shares, "pipeline"),
-                     mesh.size(Axis::kPp))});
+    throw Error(
+        ErrorKind::kInternal,
+        {.what = formatted(
+             "the mesh has {}, but only {} of size {}: gradients are not added over other axes",
+             counted(mesh.num_ranks(), "rank"),
+             counted(std::int64_t{groups.num_replicas} * groups.num_shares, "pipeline"),
+             mesh.size(Axis::kPp))});
   }
   const int rank = world.rank(), shares = groups.num_shares;
   groups.replica = replica_of(mesh, rank);

@@ -91,7 +91,7 @@ struct Stage::Impl {
     if (shard >= shards.own.begin && shard < shards.own.end) return static_cast<int>(shard);
     throw Error(
         ErrorKind::kInternal,
-        {.what = formatted("microbatch {} is of shard {}, of which another replica has the sum",
+        {.what = formatted("microbatch {} belongs to shard {}, whose sum is on another replica",
                            microbatch, shard),
          .where = "stage " + std::to_string(index)});
   }
@@ -113,7 +113,7 @@ struct Stage::Impl {
     const auto found = in_flight.find(microbatch);
     if (found == in_flight.end() || !found->second.kept) {
       throw Error(ErrorKind::kInternal,
-                  {.what = std::string(what) + " without its forward",
+                  {.what = std::string(what) + " runs without its forward",
                    .where = formatted("stage {}, microbatch {}", index, microbatch)});
     }
     chunk.casted_weights().fill();  // graphs have saved these weights
@@ -188,7 +188,7 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
   }
   if (impl_->in_flight.contains(key.microbatch)) {
     throw Error(ErrorKind::kUsage,
-                {.what = "forward of a microbatch that is in flight",
+                {.what = "the forward runs again for a microbatch that is in flight",
                  .where = formatted("stage {}, microbatch {}", index(), key.microbatch),
                  .remedy = "run its backward first, or Stage::forget"});
   }
@@ -224,7 +224,7 @@ std::vector<at::Tensor> Stage::backward_input(std::int64_t microbatch,
                                               std::vector<at::Tensor> root_gradients) {
   InFlight& work = impl_->begin_backward(microbatch, "input backward");
   if (work.input_done) {
-    throw Error(ErrorKind::kInternal, {.what = "input backward twice",
+    throw Error(ErrorKind::kInternal, {.what = "the input backward runs twice",
                                        .where = "microbatch " + std::to_string(microbatch)});
   }
   work.input_done = true;
@@ -238,7 +238,7 @@ std::vector<at::Tensor> Stage::backward_input(std::int64_t microbatch,
 void Stage::backward_weight(std::int64_t microbatch) {
   InFlight& work = impl_->begin_backward(microbatch, "weight backward");
   if (!work.input_done) {
-    throw Error(ErrorKind::kInternal, {.what = "weight backward before its input backward",
+    throw Error(ErrorKind::kInternal, {.what = "the weight backward runs before its input backward",
                                        .where = "microbatch " + std::to_string(microbatch)});
   }
   impl_->select_shard(microbatch);

@@ -36,7 +36,7 @@ at::Tensor StepLosses::compute(int microbatch, const Values& outputs, const Valu
         {.what =
              formatted("the loss function counted {}, but Model::count (StepBatch::counts) gave {}",
                        value.count, count),
-         .remedy = "gradients are divided by the sum of the counts: both must give the same"});
+         .remedy = "give the same count in both: gradients are divided by the sum of the counts"});
   }
   count = value.count;
   // Do not round the loss before it is divided by the step's count.

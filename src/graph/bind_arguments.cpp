@@ -101,7 +101,7 @@ class Binding {
       return slot->second;
     throw Error(ErrorKind::kInternal,
                 {.what = "value '" + value_of(argument).name +
-                         "' of an exported graph is read where nothing gives it"});
+                         "' of an exported graph is read, but never computed"});
   }
 
   std::optional<Bound> bind_value(const GraphArgument& argument, c10::TypeKind type) const {
@@ -320,7 +320,7 @@ void bind_arguments(const GraphNode& node, const ValueSlots& values,
     ++num_found;
     auto bound = binding.bind(*written, wanted.real_type(), wanted.N());
     if (!bound) {
-      throw_unfit(call, formatted("argument '{}' of '{}' is {}; the operator takes {}",
+      throw_unfit(call, formatted("argument '{}' of '{}' is {}, but the operator takes {}",
                                   wanted.name(), node.target, kind_text(*written, values.module),
                                   wanted.real_type()->str()));
     }
@@ -329,11 +329,11 @@ void bind_arguments(const GraphNode& node, const ValueSlots& values,
   if (num_found == node.arguments.size()) return;
   for (const auto& [name, argument] : node.arguments) {
     if (!name.empty() && !schema.argumentIndexWithName(name)) {
-      throw_unfit(call, formatted("'{}' has an argument '{}' that the operator does not know",
+      throw_unfit(call, formatted("'{}' has an argument '{}' that the operator does not have",
                                   node.target, name));
     }
   }
-  throw_unfit(call, formatted("'{}' has {} arguments; the operator takes {}", node.target,
+  throw_unfit(call, formatted("'{}' has {} arguments, but the operator takes {}", node.target,
                               node.arguments.size(), schema.arguments().size()));
 }
 

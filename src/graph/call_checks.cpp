@@ -41,11 +41,11 @@ void check_attention(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor key = arguments.tensor(1), value = arguments.tensor(2);
   if (key.dim() < 2 || value.dim() < 2) return;
-  TORCH_CHECK(key.size(-2) == value.size(-2), "there are ", key.size(-2), " keys and ",
+  TORCH_CHECK(key.size(-2) == value.size(-2), "there are ", key.size(-2), " keys, but ",
               value.size(-2), " values");
   if (key.dim() < 3 || value.dim() < 3 || !arguments.flag("enable_gqa")) return;
   TORCH_CHECK(key.size(-3) > 0 && key.size(-3) == value.size(-3), "keys have ", key.size(-3),
-              " heads and values ", value.size(-3));
+              " heads, but values have ", value.size(-3));
 }
 
 void check_weight_norm(const GraphCall& call, GraphFrame& frame) {
@@ -141,8 +141,8 @@ void check_ctc(const GraphCall& call, GraphFrame& frame) {
   }
   if (labels.numel() == 0) return;
   const auto least = labels.min().item<std::int64_t>(), most = labels.max().item<std::int64_t>();
-  TORCH_CHECK(least >= 0 && most < classes, "a label is ", least < 0 ? least : most, ", there are ",
-              classes, " classes");
+  TORCH_CHECK(least >= 0 && most < classes, "a label is ", least < 0 ? least : most,
+              ", but there are ", classes, " classes");
 }
 
 // LibTorch lets a view reach any element of the storage. We only allow the tensor's own elements.
@@ -161,7 +161,7 @@ void check_strided(const GraphCall& call, GraphFrame& frame) {
     const auto dim = static_cast<std::int64_t>(i);
     TORCH_CHECK(self.numel() == 0 || self.size(dim) == 1 ||
                     (i < exported.size() && self.stride(dim) == exported[i]),
-                "the tensor has the strides ", self.strides(), ", and at export had ",
+                "the tensor has the strides ", self.strides(), ", but at export it had ",
                 at::IntArrayRef(exported));
   }
   TORCH_CHECK(sizes.size() == strides.size(), "there are ", sizes.size(), " sizes and ",

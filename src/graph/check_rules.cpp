@@ -40,7 +40,7 @@ std::vector<KnownInput> known_inputs(const GraphModule& module, const InputSizes
     const GraphValue& value = module.values.at(static_cast<std::size_t>(input.value));
     known.push_back({&input.name, &value.sizes, &found->second});
     if (value.sizes.size() == found->second.size()) continue;
-    throw_sizes(formatted("input '{}' has {}; the graph was exported for {}", input.name,
+    throw_sizes(formatted("input '{}' has {}, but the graph was exported for {}", input.name,
                           counted(static_cast<std::int64_t>(found->second.size()), "dimension"),
                           value.sizes.size()),
                 input_text(known.back()));
@@ -90,9 +90,10 @@ void check_rules(const GraphModule& module, const InputSizes& sizes) {
       const std::string exported =
           expected.is_number() ? expected.text()
                                : formatted("{}, here {}", expected.text(), expected.at(values));
-      throw_sizes(formatted("input '{}' has size {} in dimension {}; the graph was exported for {}",
-                            *input.name, (*input.found)[dim], dim, exported),
-                  expected.is_number() ? input_text(input) : inputs_with(symbols, known));
+      throw_sizes(
+          formatted("input '{}' has size {} in dimension {}, but the graph was exported for {}",
+                    *input.name, (*input.found)[dim], dim, exported),
+          expected.is_number() ? input_text(input) : inputs_with(symbols, known));
     }
   }
   for (const SizeRange& range : module.ranges) {
@@ -102,7 +103,7 @@ void check_rules(const GraphModule& module, const InputSizes& sizes) {
     const std::string limits = range.most == INT64_MAX
                                    ? formatted("at least {}", range.least)
                                    : formatted("{} to {}", range.least, range.most);
-    throw_sizes(formatted("size {} is {}; the graph was exported for {}", range.symbol,
+    throw_sizes(formatted("size {} is {}, but the graph was exported for {}", range.symbol,
                           value->second, limits),
                 inputs_with({range.symbol}, known));
   }

@@ -138,7 +138,7 @@ class GraphProgramBuilder {
       const auto slot = slots_.find(value);
       if (slot == slots_.end()) {
         throw Error(ErrorKind::kInternal, {.what = "value '" + module_.values[index(value)].name +
-                                                   "' of an exported graph is nowhere made"});
+                                                   "' of an exported graph is never computed"});
       }
       program_.write_slots_.push_back(slot->second);
     }
@@ -237,8 +237,8 @@ class GraphProgramBuilder {
         const auto number = program_.sizes_->find(stride);
         if (!number) {
           throw Error(ErrorKind::kInput,
-                      {.what = formatted("the stride {} of the tensor that '{}' reads does not "
-                                         "follow from the sizes of what its layer reads",
+                      {.what = formatted("the stride {} of the tensor that '{}' reads cannot "
+                                         "be computed from the sizes of its layer's inputs",
                                          stride.text(), node.target),
                        .where = place,
                        .remedy = "cut the model elsewhere, or export it with fixed sizes"});
@@ -255,11 +255,12 @@ class GraphProgramBuilder {
   static void check_results(const GraphNode& node, const GraphCall& call) {
     const std::size_t expected = call.op->schema().returns().size();
     if (node.results.size() == expected || (node.results.empty() && !call.is_direct)) return;
-    throw Error(ErrorKind::kInput,
-                {.what = formatted("'{}' has {} results in the exported graph; the operator has {}",
-                                   node.target, node.results.size(), expected),
-                 .where = call.place,
-                 .remedy = "export the model again"});
+    throw Error(
+        ErrorKind::kInput,
+        {.what = formatted("'{}' has {} results in the exported graph, but the operator has {}",
+                           node.target, node.results.size(), expected),
+         .where = call.place,
+         .remedy = "export the model again"});
   }
 
   // A batch counter is a buffer that is incremented in place, except in evaluation.
@@ -354,8 +355,8 @@ std::vector<at::Tensor> GraphProgram::run(const std::vector<at::Tensor>& read,
   if (read.size() != read_slots_.size() || held.size() != held_slots_.size()) {
     throw Error(
         ErrorKind::kInternal,
-        {.what = formatted("a program of {} and {} tensors is given {} and {}", read_slots_.size(),
-                           held_slots_.size(), read.size(), held.size())});
+        {.what = formatted("a program of {} read and {} held tensors is given {} and {}",
+                           read_slots_.size(), held_slots_.size(), read.size(), held.size())});
   }
   const GraphSizes::Numbers numbers = sizes_->numbers(read, held);
   GraphFrame frame;

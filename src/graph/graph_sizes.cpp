@@ -133,13 +133,13 @@ GraphSizes::Numbers GraphSizes::numbers(const std::vector<at::Tensor>& read,
   for (std::size_t i = 0; i < reads_.size(); ++i) {
     if (reads_[i].num_dims >= 0 && read[i].dim() != reads_[i].num_dims) {
       throw Error(ErrorKind::kInput,
-                  {.what = formatted("{} has {} dimensions; the graph was exported for {}",
+                  {.what = formatted("{} has {} dimensions, but the graph was exported for {}",
                                      reads_[i].name, read[i].dim(), reads_[i].num_dims),
                    .remedy = "give tensors as the model was exported for"});
     }
     if (reads_[i].type && read[i].scalar_type() != *reads_[i].type) {
       throw Error(ErrorKind::kInput,
-                  {.what = formatted("{} is {}; the graph was exported for {}", reads_[i].name,
+                  {.what = formatted("{} is {}, but the graph was exported for {}", reads_[i].name,
                                      dtype_name(read[i].scalar_type()), reads_[i].dtype),
                    .remedy = "convert it, or export the model again for this dtype"});
     }
@@ -158,7 +158,7 @@ GraphSizes::Numbers GraphSizes::numbers(const std::vector<at::Tensor>& read,
                                      : std::to_string(expected);
     throw Error(
         ErrorKind::kInput,
-        {.what = formatted("{} has size {} in dimension {}; the graph was exported for {}",
+        {.what = formatted("{} has size {} in dimension {}, but the graph was exported for {}",
                            reads_[size.read].name, found, size.dim, exported),
          .remedy = "give sizes that the graph has, or export the model again with this size free"});
   }

@@ -60,7 +60,7 @@ struct ControlLine::Impl {
     bool ended = !connection.send(hello.bytes(), deadline);
     const auto frame = ended ? std::nullopt : connection.receive(deadline, ended);
     if (!frame) {
-      throw Error(ErrorKind::kPeer, {.what = "the server of the job does not take a control line",
+      throw Error(ErrorKind::kPeer, {.what = "the server of the job does not accept a control line",
                                      .where = host_and_port(address.host, address.port),
                                      .remedy = "find out how process 0 ended"});
     }

@@ -66,7 +66,7 @@ class Variables {
     const auto [rest, error] = std::from_chars(value.data(), end, number);
     if (error != std::errc() || rest != end || number < min || number > max) {
       refuse(formatted("{} = '{}' is not a whole number from {} to {}", name, value, min, max),
-             "set it to one, or unset it");
+             "set it to such a number, or unset it");
     }
     return number;
   }
@@ -143,7 +143,7 @@ void read_slurm(const Variables& variables, LaunchEnvironment& environment) {
     const auto counts = slurm_counts(variables.required("SLURM_STEP_TASKS_PER_NODE"));
     if (!counts || node >= static_cast<int>(counts->size()) ||
         (*counts)[static_cast<std::size_t>(node)] > layout.num_processes) {
-      refuse(formatted("SLURM_STEP_TASKS_PER_NODE = '{}' says nothing of node {} (SLURM_NODEID)",
+      refuse(formatted("SLURM_STEP_TASKS_PER_NODE = '{}' has no entry for node {} (SLURM_NODEID)",
                        per_node, node),
              "start the run with srun, or set neither");
     }
@@ -194,9 +194,10 @@ void read_by_hand(const Variables& variables, LaunchEnvironment& environment) {
   const auto local_size = variables.number("LOCAL_WORLD_SIZE", 1, layout.num_processes);
   const bool all_here = alone || is_loopback(environment.master_address);
   if (local_size && all_here && *local_size != layout.num_processes) {
-    refuse(formatted("LOCAL_WORLD_SIZE = {} and WORLD_SIZE = {} mean several machines, MASTER_ADDR "
-                     "= '{}' means this one",
-                     *local_size, layout.num_processes, environment.master_address),
+    refuse(formatted(
+               "LOCAL_WORLD_SIZE = {} and WORLD_SIZE = {} mean several machines, but MASTER_ADDR "
+               "= '{}' means this one",
+               *local_size, layout.num_processes, environment.master_address),
            "set MASTER_ADDR to the machine of process 0");
   }
   layout.processes_on_machine = local_size.value_or(all_here ? layout.num_processes : 1);
@@ -209,7 +210,7 @@ void require_same(const Variables& variables, const LaunchEnvironment& environme
   const auto check = [&](const std::string& name, int said) {
     const auto by_hand = variables.number(name, 0, kMaxProcesses);
     if (!by_hand || *by_hand == said) return;
-    refuse(formatted("{} = {} contradicts {}, which says {}", name, *by_hand,
+    refuse(formatted("{} = {} contradicts {}, which sets {}", name, *by_hand,
                      to_text(environment.launcher), said),
            "unset " + name);
   };

@@ -46,8 +46,8 @@ std::string remedy_for_end() {
 }
 
 std::string remedy_for_silence() {
-  return "look at what it does, and whether its machine can be reached; comm.heartbeat_seconds is "
-         "how long it may be silent";
+  return "look at what it does, and whether its machine can be reached, or raise "
+         "comm.heartbeat_seconds, the time that it may be silent";
 }
 
 std::optional<JobFailure> LineTable::open(Line line, Clock::duration counted) {
@@ -56,8 +56,8 @@ std::optional<JobFailure> LineTable::open(Line line, Clock::duration counted) {
   const auto [at, is_new] = lines_.try_emplace(process, line);
   if (is_new) return std::nullopt;
   const Error error(ErrorKind::kUsage,
-                    {.what = formatted("two processes say that they are process {}: {}, and {}",
-                                       process, at->second.name, line.name),
+                    {.what = formatted("two processes joined as process {}: {}, and {}", process,
+                                       at->second.name, line.name),
                      .remedy = "give every process a different RANK"});
   return JobFailure{.process = process,
                     .kind = error.kind(),

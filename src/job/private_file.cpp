@@ -42,7 +42,7 @@ std::string private_folder() {
   if (::lstat(folder.c_str(), &status) != 0)
     throw file_error(ErrorKind::kUsage, "cannot inspect folder", folder, errno);
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() || (status.st_mode & kOfOthers)) {
-    throw Error(ErrorKind::kUsage, {.what = "this folder is not this user's alone",
+    throw Error(ErrorKind::kUsage, {.what = "this folder is not private to this user",
                                     .where = folder,
                                     .remedy = "remove it, or set TMPDIR to a folder of your own"});
   }

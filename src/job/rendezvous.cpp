@@ -290,7 +290,7 @@ class FileReader {
 
 std::string shared_secret(const LaunchEnvironment& environment) {
   if (environment.secret.empty()) {
-    refuse("processes on several machines need a secret that all of them know", "environment",
+    refuse("processes on several machines need a shared secret", "environment",
            "set SLUICE_JOB_SECRET to the same random text in every process, such as the output of "
            "'openssl rand -hex 32'");
   }
@@ -302,7 +302,7 @@ std::string shared_secret(const LaunchEnvironment& environment) {
 
 JobStore join_at_master(const LaunchEnvironment& environment) {
   if (environment.master_address.empty() || environment.master_port == 0) {
-    refuse("the processes do not know where to meet", "environment",
+    refuse("the processes have no address where they can meet", "environment",
            "set MASTER_ADDR and MASTER_PORT to the machine of process 0 and a free port of it");
   }
   const std::string secret = shared_secret(environment);
@@ -321,7 +321,7 @@ JobStore join_by_board(const LaunchEnvironment& environment, NoticeBoard& board,
   JobStore store;
   if (environment.layout.process != 0) {
     if (read_notice(board.get(left(deadline)), store)) return store;
-    throw Error(ErrorKind::kPeer, {.what = "process 0 has left a line that cannot be read",
+    throw Error(ErrorKind::kPeer, {.what = "process 0 has stored a line that cannot be read",
                                    .where = "torchrun's store",
                                    .remedy = "run the same build of sluice in every process"});
   }

@@ -112,7 +112,7 @@ std::string StoreClient::get(const std::string& key, Milliseconds timeout) {
       },
       [&](Unpacker& reader) { value = reader.take<std::string>(); });
   if (!found) {
-    impl_->fail(formatted("nobody has set '{}' within {} ms", key, timeout.count()),
+    impl_->fail(formatted("no process has set '{}' within {} ms", key, timeout.count()),
                 "check that all processes of the job run");
   }
   return value;

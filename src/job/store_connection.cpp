@@ -87,9 +87,10 @@ StoreConnection::StoreConnection(const StoreAddress& address, const std::string&
         case Greeted::kRefused:
           reason = "it ends the connection";
           if (++refusals < kMaxRefusals) break;
-          fail(address, "the store of the job does not take this process's secret", kSecretRemedy);
+          fail(address, "the store of the job rejects this process's secret", kSecretRemedy);
         case Greeted::kWrongSecret:
-          fail(address, "what listens there does not know the secret of the job", kSecretRemedy);
+          fail(address, "the program that listens there does not have the secret of the job",
+               kSecretRemedy);
       }
       socket_.close();
     }

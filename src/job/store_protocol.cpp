@@ -40,10 +40,11 @@ std::string Greeting::key(bool from_client) const {
 
 std::string FrameWriter::frame(const std::string& bytes) {
   if (bytes.size() > kMaxFrame) {
-    throw Error(ErrorKind::kUsage,
-                {.what = formatted(
-                     "a value of {} bytes is too large for the store of a job, which takes {}",
-                     bytes.size(), kMaxFrame)});
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = formatted(
+             "a value of {} bytes is too large for the store of a job, which takes at most {}",
+             bytes.size(), kMaxFrame)});
   }
   return little_endian(bytes.size(), kLengthBytes) + bytes + seal_of(key_, number_++, bytes);
 }

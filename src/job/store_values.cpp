@@ -72,7 +72,7 @@ void StoreValues::answer(Ask ask, Unpacker& question, Packer& answer) {
       const auto found = values_.find(key);
       const std::size_t before = found == values_.end() ? 0 : found->second.size();
       if (before + value.size() > kMaxFrame / 2) {
-        refuse(answer, "the value of '" + key + "' would be larger than the store takes");
+        refuse(answer, "the value of '" + key + "' would be larger than the store can hold");
         return;
       }
       values_[key] += value;
@@ -92,7 +92,7 @@ void StoreValues::answer(Ask ask, Unpacker& question, Packer& answer) {
     case Ask::kLine:
       break;
   }
-  throw Error(ErrorKind::kPeer, {.what = "a question to the job's store that it does not know",
+  throw Error(ErrorKind::kPeer, {.what = "the job's store does not support this request",
                                  .remedy = "run the same build of sluice in every process"});
 }
 

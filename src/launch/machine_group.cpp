@@ -108,11 +108,11 @@ void MachineGroup::require_matching(const std::string& own, Deadline deadline) {
     if (!await(key("shape", machine), deadline, says)) fail_missing();
     const std::string other = client_->get(key("shape", machine), milliseconds(0));
     if (other == own) continue;
-    throw Error(
-        ErrorKind::kUsage,
-        {.what = formatted("machine {} was started for {}, this one for {}", machine, other, own),
-         .where = options_.where,
-         .remedy = "give -n and --nnodes the same value on every machine"});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("machine {} was started for {}, but this one for {}", machine,
+                                   other, own),
+                 .where = options_.where,
+                 .remedy = "give -n and --nnodes the same value on every machine"});
   }
 }
 

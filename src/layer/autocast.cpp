@@ -11,7 +11,7 @@ namespace {
 // float16 needs loss scaling, which sluice does not have.
 void require_bfloat16(at::ScalarType type) {
   if (type == at::kBFloat16) return;
-  throw Error(ErrorKind::kUsage, {.what = "autocast to " + dtype_name(type),
+  throw Error(ErrorKind::kUsage, {.what = "autocast to " + dtype_name(type) + " is not supported",
                                   .where = "RunOptions::autocast",
                                   .remedy = "give at::kBFloat16, or nothing"});
 }

@@ -46,7 +46,7 @@ void require_auxiliary(const Model& model) {
         refuse("the auxiliary loss '" + name + "' is read by " +
                    (reader != model.layers.end() ? "layer '" + reader->name + "'"
                                                  : std::string("the loss (Model::outputs)")),
-               "write it under a name that nobody reads");
+               "write it under a name that is not read");
     }
   }
 }

@@ -132,7 +132,7 @@ void Chunk::collect_parameters(std::size_t index) {
     if (same != parameters_.end()) {
       // A submodule registered twice in a layer counts once, under its first name.
       if (same->layer == first) continue;
-      throw_usage(formatted("parameter '{}' is the very tensor of '{}'", info.name, same->name),
+      throw_usage(formatted("parameter '{}' is the same tensor as '{}'", info.name, same->name),
                   in_quotes(layer),
                   "give each its own tensor and declare the tie in LayerSpec::ties");
     }
@@ -238,7 +238,7 @@ Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, 
         call ? call(i, read) : run_layer(i, read, seed, step, microbatch);
     of_batch.require_unwritten(layer);
     if (written.size() != layer.writes.size()) {
-      throw_usage(formatted("{} returned {} values and declares {}", in_quotes(layer),
+      throw_usage(formatted("{} returned {} values, but declares {}", in_quotes(layer),
                             written.size(), layer.writes.size()),
                   "LayerSpec::writes", "name every value that LayerSpec::forward returns");
     }
@@ -287,7 +287,7 @@ std::optional<std::vector<TensorMeta>> Chunk::output_metas(const std::vector<Ten
     for (const std::string& name : layer.reads) read.push_back(get(name));
     const std::vector<TensorMeta> written = layer.shapes(read);
     if (written.size() != layer.writes.size()) {
-      throw_usage(formatted("{} gives {} shapes and writes {} values", in_quotes(layer),
+      throw_usage(formatted("{} gives {} shapes, but writes {} values", in_quotes(layer),
                             written.size(), layer.writes.size()),
                   "LayerSpec::shapes", "return one TensorMeta for each name of LayerSpec::writes");
     }

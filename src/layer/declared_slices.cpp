@@ -20,11 +20,12 @@ namespace {
 void require_one_slice(const ParameterSlices& held, const std::string& name) {
   const auto& [begin, end, count] = held.slices;
   if (begin < 0 || begin >= end || end > count)
-    refuse_slices(formatted("slices {} to {} are none of {}", begin, end, count), name,
-                  "give a range of the slices that has at least one");
+    refuse_slices(formatted("slices {} to {} are not a range of {} slices", begin, end, count),
+                  name, "give a range that has at least one of the slices");
   if (held.slices.size() == 1) return;
   refuse_slices(
-      formatted("one variable stands for slices {} to {} of a weight that all share", begin, end),
+      formatted("one variable stands for slices {} to {} of a weight that all slices share", begin,
+                end),
       name,
       "make a variable for each slice, and name the first in "
       "ParameterSlices::first_use of the others");
@@ -47,7 +48,7 @@ DeclaredSlices::DeclaredSlices(const LayerSpec& layer, const torch::nn::Module& 
   for (const auto& [name, held] : declared_) {
     if (std::find(names.begin(), names.end(), name) != names.end())
       refuse_slices("its slices are declared twice", layer.full_name(name),
-                    "by the module itself or by LayerSpec::slices, not by both");
+                    "declare them in the module itself or in LayerSpec::slices, not in both");
     names.push_back(name);
   }
 }
@@ -69,9 +70,9 @@ void DeclaredSlices::fill(ParameterInfo& info, const std::string& inside) const 
       held.split ? detail::sliced_shape(held.global_shape, *held.split, held.slices, info.name)
                  : held.global_shape;
   if (sizes == expected) return;
-  refuse_slices(formatted("{} are {}, and its tensor is {}", held_text(info), shape_text(expected),
+  refuse_slices(formatted("{} are {}, but its tensor is {}", held_text(info), shape_text(expected),
                           shape_text(sizes)),
-                info.name, "make the tensor of the shape that its slices have");
+                info.name, "give the tensor the shape of its slices");
 }
 
 void DeclaredSlices::require_all_found(const std::vector<std::string>& parameters) const {

@@ -75,7 +75,7 @@ std::shared_ptr<Module> make_deferred(const ModuleMaker& make, const std::string
     const std::string what = error.what_without_backtrace();
     refuse_deferred(
         "layer '" + layer + "' cannot be made without memory: " + what.substr(0, what.find('\n')),
-        "say the device (torch::kCPU) of tensors whose memory its constructor reaches into");
+        "give the device (torch::kCPU) of tensors whose memory its constructor accesses");
   }
   // Parameters made on an explicit device are not on the tape.
   for (const at::Tensor& parameter : module->parameters())
@@ -92,7 +92,7 @@ std::shared_ptr<Module> make_with_memory_for_kept(const ModuleMaker& make, Drawn
   tape.finish([&](const at::Tensor& tensor) { return gets(tensor, parameters, drawn); });
   for (const auto& tensors : {module->parameters(), module->buffers()})
     for (const at::Tensor& tensor : tensors)
-      TORCH_CHECK(!tensor.defined() || !tensor.is_meta(), "a tensor came past the operators");
+      TORCH_CHECK(!tensor.defined() || !tensor.is_meta(), "a tensor was made without an operator");
   return module;
 }
 

@@ -197,7 +197,7 @@ std::int64_t rows_of(const BatchMetas& batch) {
     if (meta.dtype == at::ScalarType::Undefined) continue;
     if (meta.sizes.empty() || meta.sizes.front() < 1) refuse("'" + name + "' has no rows");
     if (rows != 0 && meta.sizes.front() != rows) {
-      refuse(formatted("'{}' has {} rows, '{}' has {}", name, meta.sizes.front(),
+      refuse(formatted("'{}' has {} rows, but '{}' has {}", name, meta.sizes.front(),
                        batch.front().first, rows));
     }
     rows = meta.sizes.front();

@@ -73,7 +73,7 @@ void draw_module(const std::vector<const ParameterInfo*>& own, Draw draw, std::s
 // Rejects a module whose parts run separately in a stage, because it must be drawn in one call.
 [[noreturn]] void refuse_pieces(const std::string& module) {
   throw Error(ErrorKind::kUsage,
-              {.what = "parameters of '" + module + "' itself are in parts that run apart",
+              {.what = "parameters of '" + module + "' itself are in parts that run separately",
                .where = "Initialization::module, PipelineOptions::activation_checkpoint",
                .remedy = "set Initialization::tensor"});
 }

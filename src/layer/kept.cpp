@@ -73,8 +73,8 @@ bool Kept::operator()(const std::string& name) const {
   if (all_parts_.empty() || concerns_any(full, parts_)) return true;
   if (knows(name)) return false;
   throw Error(ErrorKind::kUsage,
-              {.what = "the factory asks for '" + full +
-                       "', which neither is a part nor contains or lies in one",
+              {.what = "the factory calls Kept with '" + full +
+                       "', which is not a part, contains none and lies in none",
                .where = "Kept",
                .remedy = suggest_name(full, all_parts_) +
                          " (or name it in ModuleTree::parts, as the module does)"});

@@ -108,8 +108,8 @@ void require_distinct(const std::vector<FoundPart>& parts) {
       if (i == k || !is_or_is_in(parts[i].name, parts[k].name)) continue;
       if (parts[i].name == parts[k].name) {
         refuse_parts("part '" + parts[i].name + "' is named twice",
-                     "name every part once; one that forward runs twice, such as a shared "
-                     "embedding, is two members, whose parameters ModuleTree::ties makes one");
+                     "name every part once: a part that forward runs twice, such as a shared "
+                     "embedding, must be two members, whose parameters ModuleTree::ties ties");
       }
       refuse_parts(formatted("part '{}' is within part '{}'", parts[i].name, parts[k].name),
                    "name every part of the module once");
@@ -176,7 +176,7 @@ std::vector<bool> choose_blocks(const ModuleTree& tree, const std::vector<FoundP
       return is_or_is_in(part.name, holder);
     });
     if (!found)
-      refuse_parts("no part is '" + holder + "' of the blocks, or in it",
+      refuse_parts("no part is, or is in, '" + holder + "' of the blocks",
                    suggest_name(holder, names_of(parts)));
   }
   for (const FoundPart& part : parts) {

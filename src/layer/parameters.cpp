@@ -57,7 +57,7 @@ void require_own_tensors(const std::vector<Chunk*>& chunks) {
       if (added) continue;
       throw Error(
           ErrorKind::kUsage,
-          {.what = "parameter '" + parameter.name + "' is the very tensor of '" +
+          {.what = "parameter '" + parameter.name + "' is the same tensor as '" +
                    other->second->name + "'",
            .where = "layers of two stages",
            .remedy = "give each layer its own tensor and declare the tie in LayerSpec::ties"});
@@ -77,7 +77,7 @@ void share_buffers(Chunk& chunk) {
       if (meta_of(one->second) != meta_of(item.value())) {
         throw Error(ErrorKind::kUsage,
                     {.what = "buffer '" + name + "' is " + to_text(meta_of(one->second)) +
-                             ", and where other parts run " + to_text(meta_of(item.value())),
+                             ", but where other parts run it is " + to_text(meta_of(item.value())),
                      .where = "PipelineOptions::activation_checkpoint",
                      .remedy = "hold it in a part of the module"});
       }

@@ -128,7 +128,7 @@ class RecomputedLayer final : public Node {
       if (!saved.value.defined() || saved.value._version() == saved.version) continue;
       const LayerSpec& layer = owner_->chunk_.layers()[layer_];
       throw Error(ErrorKind::kUsage,
-                  {.what = "what layer '" + layer.name +
+                  {.what = "a value that layer '" + layer.name +
                            "' reads was written to in place, so the layer cannot run again",
                    .where = "activation_checkpoint",
                    .remedy = "write to a copy, or leave the layer out"});

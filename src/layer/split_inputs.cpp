@@ -26,12 +26,12 @@ std::vector<const Input*> by_name(const Inputs& inputs, const Model& model) {
   const Names& names = model.inputs;
   const Names& optional = model.optional_inputs;
   if (!inputs.named().empty() && !inputs.in_order().empty())
-    refuse("some inputs have names, some have none", "give all by name, or all in order");
+    refuse("some inputs have names, but some have none", "give all by name, or all in order");
   std::vector<const Input*> found(names.size());
   if (inputs.in_order().size() > names.size()) {
-    refuse(
-        formatted("{} inputs are given, the model has {}", inputs.in_order().size(), names.size()),
-        "give the values of Model::inputs, in its order");
+    refuse(formatted("{} inputs are given, but the model has {}", inputs.in_order().size(),
+                     names.size()),
+           "give the values of Model::inputs, in its order");
   }
   for (std::size_t i = 0; i < inputs.in_order().size(); ++i) found[i] = &inputs.in_order()[i];
   for (const auto& [name, input] : inputs.named()) {
@@ -73,9 +73,9 @@ std::int64_t rows_of_ragged(const std::string& name, const Input& input) {
   const std::int64_t together = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   const std::int64_t length = length_of(name, input);
   if (together != length) {
-    refuse(
-        formatted("the rows of '{}' are {} long together, the tensor {}", name, together, length),
-        "give Input::ragged the length of every row");
+    refuse(formatted("the rows of '{}' have a total length of {}, but the tensor has {}", name,
+                     together, length),
+           "give Input::ragged the length of every row");
   }
   return static_cast<std::int64_t>(lengths.size());
 }
@@ -232,7 +232,7 @@ void BatchSplit::require_no_gradient() const {
     for (const at::Tensor& tensor : inputs_[i]->tensors()) {
       if (!tensor.defined() || !tensor.requires_grad()) continue;
       refuse("the input '" + names_[i] +
-                 "' requires a gradient, which a step gives to parameters "
+                 "' requires a gradient, but a step computes those of parameters "
                  "alone",
              "pass it without its graph: " + names_[i] + ".detach()");
     }
@@ -241,7 +241,7 @@ void BatchSplit::require_no_gradient() const {
 
 void BatchSplit::learn_rows(const std::string& name, std::int64_t rows) {
   if (rows_ && rows_->count != rows) {
-    refuse(formatted("'{}' has {} to cut, '{}' {}", name, counted(rows, "row"), rows_->name,
+    refuse(formatted("'{}' has {} to cut, but '{}' has {}", name, counted(rows, "row"), rows_->name,
                      rows_->count),
            "give inputs of one length, or Input::replicated");
   }
@@ -251,8 +251,8 @@ void BatchSplit::learn_rows(const std::string& name, std::int64_t rows) {
 void BatchSplit::learn_given(const std::string& name, std::int64_t count) {
   if (count == 0) refuse("the input '" + name + "' has no microbatches", "give at least one");
   if (given_ && given_->count != count) {
-    refuse(formatted("'{}' is given for {} microbatches, '{}' for {}", name, count, given_->name,
-                     given_->count),
+    refuse(formatted("'{}' is given for {} microbatches, but '{}' for {}", name, count,
+                     given_->name, given_->count),
            "give both for the same microbatches");
   }
   given_ = {count, name};

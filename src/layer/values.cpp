@@ -68,7 +68,7 @@ const at::Tensor& Values::get(std::string_view name) const {
     names.push_back(other);
   }
   throw Error(ErrorKind::kUsage,
-              {.what = "no value named '" + std::string(name) + "'",
+              {.what = "there is no value named '" + std::string(name) + "'",
                .where = "values present: " + (present.empty() ? "none" : present),
                .remedy = names.empty() ? "" : suggest_name(std::string(name), names)});
 }

@@ -197,7 +197,7 @@ class Tree {
       if (!contains(parts, part)) refuse_left_over(name, part, parts);
       const auto [other, added] = seen.emplace(item.value().unsafeGetTensorImpl(), name);
       if (!added && owner_of(other->second, layers_) != owner)
-        refuse(formatted("parameter '{}' is the very tensor of '{}'", name, other->second),
+        refuse(formatted("parameter '{}' is the same tensor as '{}'", name, other->second),
                class_name(), "give each its own tensor, and name the two in ModuleTree::ties");
     }
   }
@@ -223,7 +223,7 @@ decltype(LayerSpec::initialize) initialize_of(const std::vector<LayerSpec>& laye
   const auto has_own = [](const LayerSpec& layer) { return bool(layer.initialize); };
   if (std::none_of(layers.begin(), layers.end(), has_own)) return nullptr;
   if (!std::all_of(layers.begin(), layers.end(), has_own))
-    refuse("of the parts of a stage only some have an initialize function", "LayerSpec::initialize",
+    refuse("only some parts of a stage have an initialize function", "LayerSpec::initialize",
            "give it to all of them, or set Model::initialization");
   return [layers](const std::string& name, const std::string& key, at::Tensor& value,
                   std::uint64_t seed) {

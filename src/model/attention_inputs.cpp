@@ -17,10 +17,11 @@ namespace {
 
 void require_sizes(const at::Tensor& tensor, const char* name, at::IntArrayRef sizes) {
   if (!tensor.defined() || tensor.sizes() == sizes) return;
-  throw Error(ErrorKind::kUsage, {.what = formatted("{} is {} for {} rows of {} tokens", name,
-                                                    to_text(meta_of(tensor)), sizes[0], sizes[1]),
-                                  .where = "values of the batch",
-                                  .remedy = "give it the sizes of input_ids"});
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted("{} is {}, but the batch has {} rows of {} tokens", name,
+                                 to_text(meta_of(tensor)), sizes[0], sizes[1]),
+               .where = "values of the batch",
+               .remedy = "give it the sizes of input_ids"});
 }
 
 // [B, L]: number of each token's document

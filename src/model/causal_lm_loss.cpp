@@ -16,7 +16,7 @@ namespace {
 [[noreturn]] void refuse_labels(const at::Tensor& labels_BL, std::int64_t vocab_size) {
   throw Error(
       ErrorKind::kInput,
-      {.what = formatted("labels reach from {} to {}, the vocabulary has {} tokens",
+      {.what = formatted("labels reach from {} to {}, but the vocabulary has {} tokens",
                          labels_BL.min().item<std::int64_t>(), labels_BL.max().item<std::int64_t>(),
                          vocab_size),
        .where = "labels",
@@ -28,7 +28,7 @@ namespace {
 void require_shapes(const std::string& what, const at::Tensor& x, const at::Tensor& labels_BL) {
   if (x.dim() == 3 && labels_BL.sizes() == x.sizes().slice(0, 2)) return;
   throw Error(ErrorKind::kUsage,
-              {.what = formatted("{} are {}, labels {}", what, to_text(meta_of(x)),
+              {.what = formatted("{} are {}, but labels are {}", what, to_text(meta_of(x)),
                                  to_text(meta_of(labels_BL))),
                .where = "next-token loss",
                .remedy = "give logits [batch, length, vocabulary] and labels [batch, length]"});

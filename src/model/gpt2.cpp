@@ -34,8 +34,8 @@ class Gpt2Embedding : public torch::nn::Module {
     const std::int64_t length = ids_BL.size(1);
     if (length > positions.size(0)) {
       throw Error(ErrorKind::kUsage,
-                  {.what = formatted("sequences have {} tokens, the model has {} positions", length,
-                                     positions.size(0)),
+                  {.what = formatted("sequences have {} tokens, but the model has {} positions",
+                                     length, positions.size(0)),
                    .where = "transformer.wpe",
                    .remedy = "lower `seq_len`"});
     }

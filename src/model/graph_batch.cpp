@@ -31,7 +31,7 @@ at::ScalarType type_of_input(const ValueSpec& input) {
   throw Error(ErrorKind::kInput,
               {.what = formatted("the rows have no '{}', an input of the graph", input.name),
                .where = "they have " + join(given, ", "),
-               .remedy = "ask for the field in TokenDataOptions::fields"});
+               .remedy = "list the field in TokenDataOptions::fields"});
 }
 
 at::Tensor input_of_rows(const TokenRows& all, const MicrobatchRows& rows, const ValueSpec& input) {

@@ -114,7 +114,7 @@ bool can_infer_shapes(const GraphModule& module, const GraphLayer& layer) {
 [[noreturn]] void throw_not_of_evaluation(const ExportedGraph& graph) {
   throw Error(
       ErrorKind::kUsage,
-      {.what = "a layer that trains is in evaluation mode, where the model is another graph",
+      {.what = "a training layer is in evaluation mode, for which the model has another graph",
        .where = graph.path,
        .remedy = "evaluate by the Pipeline, which runs Model::evaluation"});
 }
@@ -293,14 +293,13 @@ std::function<std::int64_t(const Values&)> count_of(const LayerMaker& maker,
   if (graph.loss.count.empty()) return [](const Values& batch) { return count_rows(batch); };
   auto count = maker.from_batch(graph.loss.count);
   if (!count) {
-    throw Error(
-        ErrorKind::kInput,
-        {.what = formatted("how much the loss '{}' counts, the result '{}', depends on more "
-                           "than the batch",
-                           graph.loss.output, graph.loss.count),
-         .where = graph.graph.path,
-         .remedy = "export the model with a count of its labels, or without a count: "
-                   "microbatches then weigh by their rows"});
+    throw Error(ErrorKind::kInput,
+                {.what = formatted("the count of the loss '{}', the result '{}', depends on more "
+                                   "than the batch",
+                                   graph.loss.output, graph.loss.count),
+                 .where = graph.graph.path,
+                 .remedy = "export the model with a count of its labels, or without a count: "
+                           "microbatches then weigh by their rows"});
   }
   return [count](const Values& batch) {
     return count(batch.on_host()).to(at::kDouble).round().item().to<std::int64_t>();

@@ -220,7 +220,7 @@ at::Tensor Embedding::forward(const at::Tensor& ids_BL) const {
     return at::embedding(weight_, ids_BL, padding_row_);
   } catch (const c10::IndexError&) {
     throw Error(ErrorKind::kInput,
-                {.what = formatted("token ids reach from {} to {}, the embedding has {} rows",
+                {.what = formatted("token ids reach from {} to {}, but the embedding has {} rows",
                                    ids_BL.min().item<std::int64_t>(),
                                    ids_BL.max().item<std::int64_t>(), weight_.size(0)),
                  .where = "input_ids",

@@ -65,10 +65,11 @@ std::vector<float> longrope_frequencies(std::int64_t head_dim, const RopeConfig&
                                         bool is_long) {
   const std::vector<double>& factors = is_long ? rope.long_factors : rope.short_factors;
   if (static_cast<std::int64_t>(factors.size()) * 2 != head_dim) {
-    throw Error(ErrorKind::kInput, {.what = formatted("{} factors for {} pairs of channels",
-                                                      factors.size(), head_dim / 2),
-                                    .where = is_long ? "long_factor" : "short_factor",
-                                    .remedy = "write one for every pair"});
+    throw Error(ErrorKind::kInput,
+                {.what = formatted("{} factors are given for {} pairs of channels", factors.size(),
+                                   head_dim / 2),
+                 .where = is_long ? "long_factor" : "short_factor",
+                 .remedy = "write one factor for every pair"});
   }
   const at::Tensor exponent = at::arange(0, head_dim, 2, at::kFloat) / head_dim;
   const at::Tensor wavelength = at::pow(rope.theta, exponent) * at::tensor(factors, at::kFloat);

@@ -33,7 +33,7 @@ void check_first_key(const at::Tensor& first_BL, const at::Tensor& q_BLHE) {
       first_BL.size(1) != q_BLHE.size(1) ||
       (first_BL.scalar_type() != at::kLong && first_BL.scalar_type() != at::kInt)) {
     ops::refuse(kName,
-                "first_key " + c10::str(first_BL.sizes()) + " of type " +
+                "first_key has the sizes " + c10::str(first_BL.sizes()) + " and the type " +
                     c10::toString(first_BL.scalar_type()),
                 "give int64 or int32 [B, L]");
   }
@@ -195,7 +195,7 @@ at::Tensor fused_attention(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
                            const at::Tensor& v_BLGE, const FusedAttentionOptions& options) {
   check_shapes(q_BLHE, k_BLGE, v_BLGE);
   if (options.window < 0 || options.cap < 0) {
-    ops::refuse(kName, "a negative window or cap", "give 0 for none");
+    ops::refuse(kName, "the window or the cap is negative", "give 0 for none");
   }
   if (options.first_key.defined()) check_first_key(options.first_key, q_BLHE);
   const at::Tensor first_BL = first_keys(q_BLHE, options);

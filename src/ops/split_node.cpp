@@ -73,13 +73,13 @@ void SplitNode::share_backward(const SliceGroup& ranks) {
 void SplitNode::require_unchanged() const {
   if (is_over_) {
     throw Error(ErrorKind::kUsage,
-                {.what = "the backward of " + name() + " has run: what it needs is gone",
+                {.what = "the backward of " + name() + " has run already and freed its tensors",
                  .where = "a second backward through the same graph",
                  .remedy = "run the forward again, or use plain operators (`fused` = \"off\") with "
                            "retain_graph"});
   }
   if (input_version_.enabled() && input_version_.current_version() != entered_with_) {
-    throw Error(ErrorKind::kUsage, {.what = "what entered " + name() +
+    throw Error(ErrorKind::kUsage, {.what = "an input of " + name() +
                                             " was written to in place between forward and backward",
                                     .where = "the gradients of that forward",
                                     .remedy = "write to a copy"});

@@ -35,7 +35,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
     case OptimizerKind::kSgd:
       return make_sgd(options, std::move(parameters));
   }
-  throw Error(ErrorKind::kInternal, {.what = "an optimizer of no kind"});
+  throw Error(ErrorKind::kInternal, {.what = "the kind of the optimizer is unknown"});
 }
 
 std::vector<double> weight_decays(const std::vector<OptimizedParameter>& parameters,

@@ -80,10 +80,10 @@ void require_rows_of_table(const at::Tensor& ids, std::int64_t num_rows) {
   if (!ids.is_cpu() || ids.numel() == 0) return;
   const auto least = ids.min().item<std::int64_t>(), most = ids.max().item<std::int64_t>();
   if (least >= 0 && most < num_rows) return;
-  throw Error(ErrorKind::kInput,
-              {.what = formatted("id {} in a table of {} rows", least < 0 ? least : most, num_rows),
-               .where = "embedding",
-               .remedy = "give ids from 0 to " + std::to_string(num_rows - 1)});
+  throw Error(ErrorKind::kInput, {.what = formatted("id {} is not in the table, which has {} rows",
+                                                    least < 0 ? least : most, num_rows),
+                                  .where = "embedding",
+                                  .remedy = "give ids from 0 to " + std::to_string(num_rows - 1)});
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ bool is_one(const c10::IValue& value) { return value.toScalar().equal(1); }
 
 [[noreturn]] void refuse_read(const std::string& name, std::string_view op,
                               const std::string& remedy) {
-  throw Error(ErrorKind::kUsage, {.what = formatted("'{}' is divided, and is read by {}", name, op),
+  throw Error(ErrorKind::kUsage, {.what = formatted("'{}' is divided, but is read by {}", name, op),
                                   .where = "parallelize_module",
                                   .remedy = remedy});
 }
@@ -119,12 +119,12 @@ std::vector<at::Tensor> DividedWeights::run(
   for (const auto& [impl, entry] : weights_) {
     if (entry.read) continue;
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("the forward has not read '{}', which is divided, by an "
-                                   "operator that computes by slices",
+                {.what = formatted("the forward has not read the divided '{}' by an operator that "
+                                   "computes by slices",
                                    entry.divided.name),
                  .where = "parallelize_module",
-                 .remedy = "read it by its module's forward; a norm's weight by at::layer_norm, "
-                           "at::rms_norm or x * weight; or leave its module out of the table"});
+                 .remedy = "read it by its module's forward (a norm's weight by at::layer_norm, "
+                           "at::rms_norm or x * weight), or leave its module out of the table"});
   }
   return outputs;
 }
@@ -152,8 +152,8 @@ void DividedWeights::require_whole_rows(const at::Tensor& x, const at::Tensor& w
   const std::int64_t all = rows_of_all(x);
   if (found == whole_.end() || all == 0 || x.size(tp_.sequence_dim()) * tp_.degree() != all) return;
   throw Error(ErrorKind::kUsage,
-              {.what = formatted("'{}' is not in the table, and is read with {} of {} rows: its "
-                                 "gradient would be that of these rows alone",
+              {.what = formatted("'{}' is not in the table, but is read with {} of {} rows: its "
+                                 "gradient would lack the other rows",
                                  found->second, x.size(tp_.sequence_dim()), all),
                .where = "parallelize_module, sequence parallelism",
                .remedy = "give its module a style, as kSequence for a norm, or set "
@@ -306,8 +306,8 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
   if (!has_heads || (num_slices == 1 && !drops)) return {};
   if (q.size(1) % num_slices != 0 || k.size(1) % num_slices != 0) {
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("{} and {} heads of this rank for {} slices", q.size(1),
-                                   k.size(1), num_slices),
+                {.what = formatted("{} and {} heads of this rank cannot be divided into {} slices",
+                                   q.size(1), k.size(1), num_slices),
                  .where = "parallelize_module, at::scaled_dot_product_attention",
                  .remedy = "give a number of slices that divides the key-value heads"});
   }
@@ -361,13 +361,14 @@ std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   const std::int64_t num_slices = tp_.slices().size();
   const std::optional<std::int64_t> heads = dimension_of_heads(x.sizes().vec());
   if (!heads || x.size(*heads) % num_slices != 0) {
-    refuse_dropout(formatted("dropout of {}, of which columns or heads of this rank's {} slices "
-                             "cannot be told, behind a product by columns that gave {}",
-                             shape_text(x.sizes().vec()), num_slices,
-                             sizes_.empty() ? counted(tp_.range(columns_).size, "column")
-                                            : shape_text(sizes_)),
-                   "drop numbers of that shape, of [.., heads, rows, keys] or "
-                   "[.., rows, heads, channels], or use at::scaled_dot_product_attention");
+    refuse_dropout(
+        formatted(
+            "a dropout of {} has columns or heads that cannot be assigned to this rank's {} "
+            "slices: the product by columns before it gave {}",
+            shape_text(x.sizes().vec()), num_slices,
+            sizes_.empty() ? counted(tp_.range(columns_).size, "column") : shape_text(sizes_)),
+        "apply dropout to that shape, to [.., heads, rows, keys] or "
+        "[.., rows, heads, channels], or use at::scaled_dot_product_attention");
   }
   return *heads;
 }
@@ -377,8 +378,8 @@ at::Tensor DividedWeights::dropout(const Arguments& in, bool in_place) {
   if (!draws(in)) return {};
   if (!columns_before_ && !has_products_) {
     refuse_dropout(
-        "dropout in a stage without a product that is divided, of which it cannot be told "
-        "whether its columns are",
+        "dropout in a stage without a divided product: it is not known whether the columns are "
+        "divided",
         "cut the pipeline elsewhere");
   }
   at::Tensor mask;

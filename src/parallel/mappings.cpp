@@ -110,11 +110,11 @@ struct Gather : torch::autograd::Function<Gather> {
 
 void require_part_of_each_slice(const std::vector<at::Tensor>& parts, const SliceGroup& tp) {
   if (parts.size() == static_cast<std::size_t>(tp.slices().size())) return;
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = formatted("{} parts for {} slices of this rank", parts.size(), tp.slices().size()),
-       .where = "sluice/parts/tensor_parallel.h",
-       .remedy = "give the results of this rank's slices, in their order"});
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted("{} parts are given for {} slices of this rank", parts.size(),
+                                 tp.slices().size()),
+               .where = "sluice/parts/tensor_parallel.h",
+               .remedy = "give the results of this rank's slices, in their order"});
 }
 
 std::vector<at::Tensor> fan(const at::Tensor& x, const SliceGroup& tp, bool rows) {
@@ -165,8 +165,9 @@ std::vector<at::Tensor> own_slices(const at::Tensor& part, std::int64_t length,
   const IndexRange own = tp.range(length);
   if (part.size(along) != own.size) {
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("{} of {} along dimension {}, where this rank's slices have {}",
-                                   part.size(along), length, along, own.size),
+                {.what = formatted(
+                     "the part has {} of {} along dimension {}, but this rank's slices have {}",
+                     part.size(along), length, along, own.size),
                  .where = "sluice::own_slices",
                  .remedy = "give this rank's part, as a column-parallel layer without "
                            "gather_output returns it"});

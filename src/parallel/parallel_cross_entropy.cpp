@@ -26,7 +26,7 @@ void require_classes(const at::Tensor& labels, std::int64_t num_classes, std::in
       (labels != ignored).logical_and_((labels < 0).logical_or_(labels >= num_classes));
   if (!wrong.any().item<bool>()) return;
   throw Error(ErrorKind::kInput,
-              {.what = formatted("label {} of {} classes",
+              {.what = formatted("label {} is not one of {} classes",
                                  labels.masked_select(wrong)[0].item<std::int64_t>(), num_classes),
                .where = "parallel_cross_entropy",
                .remedy = "give labels of the classes, or ignore_index"});
@@ -113,7 +113,7 @@ void require_fit(const at::Tensor& logits, const at::Tensor& labels, std::int64_
   if (logits.dim() > 0 && logits.size(-1) == size && rows == labels.sizes()) return;
   throw Error(
       ErrorKind::kUsage,
-      {.what = formatted("logits {} of {} classes here, for labels {}",
+      {.what = formatted("logits {} of {} classes on this rank do not fit labels {}",
                          shape_text(logits.sizes().vec()), size, shape_text(labels.sizes().vec())),
        .where = "parallel_cross_entropy",
        .remedy = "give this rank's columns of every row, and the labels of all rows"});
@@ -126,10 +126,11 @@ at::Tensor parallel_cross_entropy(const std::vector<at::Tensor>& logits, const a
                                   std::int64_t ignore_index) {
   const std::vector<std::int64_t> sizes = detail::slice_sizes(num_classes, tp.slices());
   if (logits.size() != sizes.size()) {
-    throw Error(ErrorKind::kUsage, {.what = formatted("logits of {} slices, where this rank has {}",
-                                                      logits.size(), sizes.size()),
-                                    .where = "parallel_cross_entropy",
-                                    .remedy = "give those of each own slice"});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("logits of {} slices are given, but this rank has {}",
+                                   logits.size(), sizes.size()),
+                 .where = "parallel_cross_entropy",
+                 .remedy = "give the logits of each slice of this rank"});
   }
   std::vector<at::Tensor> rows;
   for (std::size_t i = 0; i < logits.size(); ++i) {

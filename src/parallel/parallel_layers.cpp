@@ -19,7 +19,7 @@ using Sections = std::vector<std::int64_t>;
 
 void require_sizes(std::int64_t in, std::int64_t out, const char* layer) {
   if (in > 0 && out > 0) return;
-  throw Error(ErrorKind::kUsage, {.what = formatted("{} of {} to {}", layer, in, out),
+  throw Error(ErrorKind::kUsage, {.what = formatted("{} has the sizes {} and {}", layer, in, out),
                                   .where = "sluice/parts/tensor_parallel.h",
                                   .remedy = "give sizes above 0"});
 }
@@ -82,10 +82,11 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(std::int64_t in, std::int64_t
   if (sections.empty()) {
     sections = {out};
   } else if (all != out) {
-    throw Error(ErrorKind::kUsage,
-                {.what = formatted("sections of {} columns together in a layer of {}", all, out),
-                 .where = "ColumnParallelOptions::sections",
-                 .remedy = "give the widths of all projections in the weight"});
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = formatted("the sections have {} columns together, but the layer has {}", all, out),
+         .where = "ColumnParallelOptions::sections",
+         .remedy = "give the widths of all projections in the weight"});
   }
   weight = register_parameter("weight", own_part(whole.weight, 0, sections, tp_));
   bias = register_parameter(
@@ -171,7 +172,7 @@ ParallelEmbeddingImpl::ParallelEmbeddingImpl(std::int64_t num_embeddings,
   const std::int64_t padding = options_.padding_idx.value_or(-1);
   if (padding < -1 || padding >= num_embeddings) {
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("row {} of a table of {}", padding, num_embeddings),
+                {.what = formatted("row {} is not in a table of {}", padding, num_embeddings),
                  .where = "ParallelEmbeddingOptions::padding_idx",
                  .remedy = "give a row of the table"});
   }

@@ -213,18 +213,18 @@ struct LayerNormShared : torch::autograd::Function<LayerNormShared> {
 void require_rows(const at::Tensor& x, const SliceGroup& tp) {
   const std::int64_t dim = dimension_of_rows(x, tp);
   if (!tp.sequence_parallel() || tp.degree() == 1 || x.size(dim) % tp.slices().size() == 0) return;
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = formatted("{} rows of this rank for {} slices", x.size(dim), tp.slices().size()),
-       .where = "sequence parallelism",
-       .remedy = "give a length that the slices divide, or turn sequence parallelism off"});
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted("{} rows of this rank cannot be divided into {} slices",
+                                 x.size(dim), tp.slices().size()),
+               .where = "sequence parallelism",
+               .remedy = "give a length that the slices divide, or turn sequence parallelism off"});
 }
 
 void require_width(const at::Tensor& x, const at::Tensor& weight) {
   if (weight.dim() == 1 && x.dim() > 0 && weight.size(0) == x.size(-1)) return;
   throw Error(ErrorKind::kUsage,
-              {.what = formatted("a weight {} for rows {}", shape_text(weight.sizes().vec()),
-                                 shape_text(x.sizes().vec())),
+              {.what = formatted("a weight {} does not fit rows {}",
+                                 shape_text(weight.sizes().vec()), shape_text(x.sizes().vec())),
                .where = "ParallelStyle::kSequence",
                .remedy = "give a weight of the last dimension"});
 }

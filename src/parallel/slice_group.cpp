@@ -28,7 +28,7 @@ SliceGroup::SliceGroup(Group group, const TensorParallel& options, std::int64_t 
   const int size = group_ ? group_.size() : 1;
   if (size != options.degree) {
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("tensor parallelism of degree {} in a group of {}",
+                {.what = formatted("tensor parallelism of degree {} does not fit a group of {}",
                                    options.degree, size),
                  .where = "SliceGroup",
                  .remedy = "give the group of the axis tp, and the options of the run"});

@@ -50,7 +50,7 @@ const Spelling& spelling_of(ActionKind kind) {
   for (const Spelling& spelling : kSpellings) {
     if (spelling.kind == kind) return spelling;
   }
-  throw Error(ErrorKind::kInternal, {.what = "action kind without a text form"});
+  throw Error(ErrorKind::kInternal, {.what = "this kind of action has no text form"});
 }
 
 void append_number(std::int32_t number, std::string& out) {
@@ -75,7 +75,7 @@ std::optional<std::int32_t> take_number(std::string_view whole, std::string_view
   std::int32_t number = 0;
   const auto result = std::from_chars(rest.data(), rest.data() + length, number);
   if (result.ec != std::errc()) {
-    refuse(whole, "a number above 2147483647");
+    refuse(whole, "it has a number above 2147483647");
   }
   rest.remove_prefix(length);
   return number;

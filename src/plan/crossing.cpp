@@ -33,7 +33,7 @@ std::map<std::string, std::size_t> number_writes(const std::vector<LayerNames>& 
     for (const std::string& name : layer.writes) {
       if (batch.count(name)) {
         throw Error(ErrorKind::kUsage, {.what = "layer '" + layer.name + "' writes '" + name +
-                                                "', an input of the batch",
+                                                "', which is an input of the batch",
                                         .where = "values of the model",
                                         .remedy = "give the value another name"});
       }
@@ -67,9 +67,9 @@ std::vector<Names> values_crossing_cuts(const std::vector<LayerNames>& layers,
   std::vector<Names> crossing;
   for (const int cut : cuts) {
     if (cut < 0 || static_cast<std::size_t>(cut) > layers.size()) {
-      throw Error(
-          ErrorKind::kUsage,
-          {.what = formatted("cut before layer {} of a model of {} layers", cut, layers.size())});
+      throw Error(ErrorKind::kUsage,
+                  {.what = formatted("cannot cut before layer {} of a model that has {} layers",
+                                     cut, layers.size())});
     }
     Names names(live[cut].begin(), live[cut].end());
     std::sort(names.begin(), names.end(),

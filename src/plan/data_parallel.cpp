@@ -34,7 +34,7 @@ std::string setting(const std::string& option, std::int64_t value) {
 void require_degree(int degree) {
   if (degree < 1) refuse(setting(kDegree, degree), kDegree, "give at least 1");
   if (degree > kMostReplicas) {
-    refuse(setting(kDegree, degree) + " is more replicas than sluice counts", kDegree,
+    refuse(setting(kDegree, degree) + " is more replicas than sluice supports", kDegree,
            "give at most " + std::to_string(kMostReplicas));
   }
 }
@@ -42,10 +42,11 @@ void require_degree(int degree) {
 void require_shards(const DataParallel& options, int num_microbatches) {
   const int shards = options.num_shards();
   if (options.shards < 0) {
-    refuse(setting(kShards, options.shards), kShards, "0 is as many as the replicas");
+    refuse(setting(kShards, options.shards), kShards,
+           "give 0 for as many shards as replicas, or more");
   }
   if (shards > kMostReplicas) {
-    refuse(setting(kShards, shards) + " is more than sluice counts", kShards,
+    refuse(setting(kShards, shards) + " is more shards than sluice supports", kShards,
            "give at most " + std::to_string(kMostReplicas));
   }
   if (!sums_in_shards(options)) return;
@@ -75,7 +76,7 @@ bool holds_microbatch_reduction(const Program& program) {
 void require_own_collectives(const Schedule& schedule, const DataParallel& options) {
   const auto refuse_own = [](const std::string& holds, const std::string& remedy) {
     refuse("the schedule holds " + holds, "`own_schedule`",
-           remedy + ", or leave it out of the schedule");
+           "set " + remedy + ", or leave these actions out of the schedule");
   };
   if (options.degree == 1) return;
   const Program program = to_program(schedule);
@@ -85,7 +86,8 @@ void require_own_collectives(const Schedule& schedule, const DataParallel& optio
   if (!holds(program, ActionKind::kReduceGrad)) return;
   const bool single = holds_microbatch_reduction(program);
   if (single == options.per_microbatch) return;
-  refuse_own(single ? "REDUCE_GRAD of single microbatches" : "REDUCE_GRAD once a step",
+  refuse_own(single ? "REDUCE_GRAD of single microbatches, but gradients are reduced once a step"
+                    : "REDUCE_GRAD once a step, but gradients are reduced by microbatch",
              std::string(kPerMicrobatch) + " = " + (single ? "true" : "false"));
 }
 
@@ -164,8 +166,8 @@ Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank
   if (!fits) {
     refuse(counted(options.degree, "replica") + " of " + counted(num_ranks, "rank") +
                (shares.degree > 1 ? " with " + counted(shares.degree, "share") : "") + " are " +
-               with_commas(replicas * shares.degree) + " ranks",
-           kDegree, "make one of them smaller");
+               with_commas(replicas * shares.degree) + " ranks, more than sluice supports",
+           kDegree, "make one of these numbers smaller");
   }
   MeshSizes sizes{.pp = num_ranks};
   (options.zero3 ? sizes.dp_shard : sizes.dp_replicate) = options.degree;

@@ -33,9 +33,9 @@ inline void require_divided_layers(const ModelSpec& model, const TensorParallel&
   const std::string reason = reason_not_divided(model);
   if (reason.empty()) return;
   throw Error(ErrorKind::kUsage,
-              {.what = reason + ", and " + counted(how.num_slices(), "slice") + " are asked for",
+              {.what = reason + ", but " + counted(how.num_slices(), "slice") + " are requested",
                .where = "`tensor_parallel.degree`",
-               .remedy = "leave it at 1, and the slices"});
+               .remedy = "leave `tensor_parallel.degree` and `tensor_parallel.slices` at 1"});
 }
 
 }  // namespace sluice::detail

@@ -21,9 +21,10 @@ int count_stages(const std::vector<std::vector<int>>& routes) {
   for (const std::vector<int>& route : routes) {
     if (route.empty()) refuse_routes("a route passes no stage", "give every route a stage");
     for (const int stage : route) {
-      if (stage < 0) refuse_routes("a route passes stage " + std::to_string(stage), "count from 0");
+      if (stage < 0)
+        refuse_routes("a route passes stage " + std::to_string(stage), "count stages from 0");
       if (static_cast<std::size_t>(stage) >= most) {
-        refuse_routes(formatted("a route passes stage {}, and one below it is on no route", stage),
+        refuse_routes(formatted("a route passes stage {}, but a lower stage is on no route", stage),
                       "leave no stage out");
       }
       count = std::max(count, stage + 1);
@@ -41,7 +42,7 @@ Flow Flow::chain(int num_stages) {
 }
 
 Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> route_of) {
-  if (routes.empty()) refuse_routes("no route is given", "give at least one, or take the chain");
+  if (routes.empty()) refuse_routes("no route is given", "give at least one, or use Flow::chain");
   Flow flow = chain(count_stages(routes));
   std::vector<bool> on_a_route(static_cast<std::size_t>(flow.num_stages_), false);
   for (const std::vector<int>& stages : routes) {
@@ -68,7 +69,8 @@ Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> r
   }
   for (const int route : route_of) {
     if (route < 0 || route >= static_cast<int>(routes.size())) {
-      refuse_routes(formatted("a microbatch takes route {} of {}", route, routes.size()),
+      refuse_routes(formatted("a microbatch takes route {}, but the number of routes is {}", route,
+                              routes.size()),
                     "count routes from 0");
     }
   }

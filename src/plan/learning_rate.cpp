@@ -22,7 +22,7 @@ double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
     case Decay::kCosine:
       return base * (floor + (1.0 - floor) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress)));
   }
-  throw Error(ErrorKind::kInternal, {.what = "a decay of no kind"});
+  throw Error(ErrorKind::kInternal, {.what = "the kind of learning-rate decay is unknown"});
 }
 
 }  // namespace sluice

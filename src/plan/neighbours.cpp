@@ -117,14 +117,14 @@ void require_in_range(const Program& program) {
   if (program.mesh.size(Axis::kPp) != program.num_ranks()) {
     throw Error(
         ErrorKind::kInput,
-        {.what = formatted("the mesh of the program has {} along pp, the program {}",
+        {.what = formatted("the mesh of the program has {} along pp, but the program has {}",
                            counted(program.mesh.size(Axis::kPp), "rank"), program.num_ranks()),
          .remedy = "make the mesh for this program"});
   }
   if (program.flow.num_stages() != program.num_stages() ||
       !program.flow.covers(program.num_microbatches)) {
     throw Error(ErrorKind::kInput,
-                {.what = "the program's flow is not of " + counted(program.num_stages(), "stage") +
+                {.what = "the program's flow is not for " + counted(program.num_stages(), "stage") +
                          " and " + counted(program.num_microbatches, "microbatch"),
                  .remedy = "make the flow for this program"});
   }
@@ -132,10 +132,10 @@ void require_in_range(const Program& program) {
       program.backwards.size() != static_cast<std::size_t>(program.num_stages())) {
     throw Error(
         ErrorKind::kInput,
-        {.what = formatted("the program says of {} of {} what the backward computes",
+        {.what = formatted("the program describes the backward of {} of {}",
                            counted(static_cast<std::int64_t>(program.backwards.size()), "stage"),
                            program.num_stages()),
-         .remedy = "say it of every stage, or of none"});
+         .remedy = "describe the backward of every stage, or of none"});
   }
   for (int stage = 0; stage < program.num_stages(); ++stage) {
     if (program.stage_map.rank_of(stage) >= program.num_ranks()) {
@@ -152,7 +152,8 @@ void require_in_range(const Program& program) {
     if (wrong == row.end()) continue;
     throw Error(ErrorKind::kInput,
                 {.what = "the program has " + counted(program.num_stages(), "stage") + " and " +
-                         counted(program.num_microbatches, "microbatch") + ", not this one",
+                         counted(program.num_microbatches, "microbatch") +
+                         ", so it cannot have this instruction",
                  .where = location_text(program, rank, static_cast<int>(wrong - row.begin())),
                  .remedy = "count stages and microbatches from 0"});
   }

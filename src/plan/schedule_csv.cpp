@@ -43,7 +43,8 @@ class CsvReader {
     std::vector<std::vector<Action>> rows;
     while (!text_.empty()) {
       ++row_;
-      if (rows.size() == kMaxRanks) fail(formatted("more than {} rows", kMaxRanks), 1, kTooLarge);
+      if (rows.size() == kMaxRanks)
+        fail(formatted("the file has more than {} rows", kMaxRanks), 1, kTooLarge);
       rows.push_back(read_row(take_line()));
     }
     return rows;
@@ -73,7 +74,8 @@ class CsvReader {
     const std::size_t cells =
         1 + static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
     num_cells_ += cells;
-    if (num_cells_ > kMaxCells) fail(formatted("more than {} cells", kMaxCells), 1, kTooLarge);
+    if (num_cells_ > kMaxCells)
+      fail(formatted("the file has more than {} cells", kMaxCells), 1, kTooLarge);
     row.reserve(cells);
     for (std::size_t column = 1; column <= cells; ++column) {
       const std::size_t end = line.find(',');
@@ -153,9 +155,10 @@ std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& row
 int ranks_of_map(const std::vector<int>& stage_to_rank) {
   const auto [low, high] = std::minmax_element(stage_to_rank.begin(), stage_to_rank.end());
   if (*low < 0 || *high >= kMaxRanks) {
-    throw Error(ErrorKind::kUsage,
-                {.what = "stage-to-rank map names rank " + std::to_string(*low < 0 ? *low : *high),
-                 .remedy = "ranks are 0 to " + std::to_string(kMaxRanks - 1)});
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "the stage-to-rank map names rank " + std::to_string(*low < 0 ? *low : *high),
+         .remedy = "give ranks from 0 to " + std::to_string(kMaxRanks - 1)});
   }
   return *high + 1;
 }

@@ -36,10 +36,10 @@ std::string nearest(std::int64_t wanted, std::int64_t most, const Fits& fits) {
 void require_range(const char* option, int value, int least) {
   if (value < least) {
     refuse(formatted("{} = {}", option, value), option,
-           least == 0 ? "0 is as many as the degree" : "give at least 1");
+           least == 0 ? "give 0 for as many slices as the degree, or more" : "give at least 1");
   }
   if (value > kMostSlices) {
-    refuse(formatted("{} = {} is more than sluice counts", option, value), option,
+    refuse(formatted("{} = {} is more than sluice supports", option, value), option,
            formatted("give at most {}", kMostSlices));
   }
 }
@@ -55,12 +55,14 @@ std::vector<Cut> cuts_of(const std::vector<std::int64_t>& shape, const Parameter
                          const SliceRange& slices, const std::string& name) {
   const std::string where = "'" + name + "'";
   if (slices.begin < 0 || slices.end <= slices.begin || slices.count < slices.end) {
-    refuse(formatted("slices {} to {} are none of {}", slices.begin, slices.end, slices.count),
-           where, "give a range of the slices that has at least one");
+    refuse(formatted("slices {} to {} are not a range of {} slices", slices.begin, slices.end,
+                     slices.count),
+           where, "give a range that has at least one of the slices");
   }
   if (split.dim < 0 || split.dim >= static_cast<int>(shape.size())) {
-    refuse(formatted("it is divided along dimension {} of {}", split.dim, shape_text(shape)), where,
-           "name a dimension that it has");
+    refuse(formatted("the parameter is divided along dimension {}, but its shape is {}", split.dim,
+                     shape_text(shape)),
+           where, "name a dimension of this shape");
   }
   const std::int64_t all = shape[static_cast<std::size_t>(split.dim)];
   const std::vector<std::int64_t> sections =
@@ -75,8 +77,8 @@ std::vector<Cut> cuts_of(const std::vector<std::int64_t>& shape, const Parameter
   }
   if (cuts.size() != sections.size() || begin != all) {
     refuse(
-        formatted("its sections are not all of dimension {} of {}", split.dim, shape_text(shape)),
-        where, "give lengths that add up to its size");
+        formatted("its sections do not add up to dimension {} of {}", split.dim, shape_text(shape)),
+        where, "give lengths that add up to the size of this dimension");
   }
   return cuts;
 }
@@ -107,10 +109,10 @@ void check_tensor_parallel(const TensorParallel& options) {
   const int slices = options.num_slices();
   if (may_share(options.degree, slices)) return;
   refuse(formatted("{} = {} ranks cannot share {} = {}: each rank needs neighbouring slices that "
-                   "add up by themselves",
+                   "form a subtree of the sum",
                    kDegree, options.degree, kSlices, slices),
          kDegree,
-         "the degree is a power of two that divides the slices, or as many as the slices; the "
+         "set the degree to the number of slices, or to a power of two that divides it: the "
          "nearest is " +
              nearest(options.degree, slices, [&](std::int64_t degree) {
                return may_share(static_cast<int>(degree), slices);

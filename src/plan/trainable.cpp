@@ -83,7 +83,7 @@ std::vector<std::string> words_of(const std::vector<std::string>& names) {
 }
 
 std::string suggestion(const std::string& pattern, const std::vector<std::string>& names) {
-  if (names.empty()) return "freeze layers of your own by requires_grad, in LayerSpec::make";
+  if (names.empty()) return "freeze your own layers by requires_grad in LayerSpec::make";
   std::string bare = pattern;
   std::erase(bare, '*');
   while (bare.starts_with('.')) bare.erase(0, 1);
@@ -148,8 +148,8 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
   for (const LayerInfo& layer : model.layers) {
     if (model.family.empty() && !layer.parameters_known)
       refuse_trainable(
-          "the plan does not know the parameters of layer '" + layer.name + "'",
-          "set requires_grad, in LayerSpec::make, or plan with describe(layers, batch)");
+          "the parameters of layer '" + layer.name + "' are not in the plan",
+          "set requires_grad in LayerSpec::make, or plan with describe(layers, batch)");
   }
   std::vector<std::string> names;
   std::set<std::string> trained;  // a tied parameter counts by its first use

@@ -35,9 +35,9 @@ std::string difference(const Said& own, const Said& theirs, int rank, int own_ra
   const std::string ranks = formatted("{} and {}", rank, own_rank);
   if (own.call != theirs.call) return formatted("rank {} called {}", rank, theirs.call);
   if (own.replica == theirs.replica && own.counts != theirs.counts)
-    return "the batches of ranks " + ranks + " fall into microbatches that count otherwise";
+    return "the batches of ranks " + ranks + " have microbatches with different counts";
   if (own.autocast != theirs.autocast)
-    return formatted("autocast is {} on rank {}, {} on rank {}", theirs.autocast, rank,
+    return formatted("autocast is {} on rank {}, but {} on rank {}", theirs.autocast, rank,
                      own.autocast, own_rank);
   if (own.outputs == theirs.outputs && own.scale == theirs.scale)
     return "ranks " + ranks + " pass different batches";
@@ -47,13 +47,13 @@ std::string difference(const Said& own, const Said& theirs, int rank, int own_ra
 
 std::string remedy_of(const Said& own, const Said& theirs) {
   if (own.call == theirs.call && own.autocast != theirs.autocast)
-    return "set it alike on every rank, or RunOptions::autocast";
+    return "set it alike on every rank, or set RunOptions::autocast";
   const std::string same = "make the same calls with the same batch on every rank";
   const bool only_batches_differ = own.call == theirs.call && own.counts == theirs.counts &&
                                    own.outputs == theirs.outputs && own.scale == theirs.scale;
   if (!only_batches_differ) return same;
   return same +
-         "; a loader's RandomSampler draws alike under "
+         ": a loader's RandomSampler draws alike under "
          "sluice::KeyedRandomScope(pipeline.seed(), epoch, \"loader\", 0)";
 }
 

@@ -78,7 +78,7 @@ void CallersParameters::require_settled(const char* call) const {
     if (now.of_block == then.of_block && !is_written) continue;
     throw Error(ErrorKind::kUsage,
                 {.what = formatted("this replica's blocks of '{}' were written to, as by "
-                                   "optimizer.step(): with {} the other replicas do not have that",
+                                   "optimizer.step(): with {} the other replicas lack this update",
                                    blocks_[i].parameter->name, kind_of_shards(rank_)),
                  .where = formatted("{} on rank {}", call, rank_.groups.world.rank()),
                  .remedy = "call pipeline.step(optimizer) in place of optimizer.step()"});
@@ -96,7 +96,7 @@ void CallersParameters::require_fits(const torch::optim::Optimizer& optimizer,
       throw Error(
           ErrorKind::kUsage,
           {.what = "the optimizer holds a parameter, " + to_text(meta_of(parameter)) +
-                   ", that is not one of this rank's pipeline",
+                   ", that does not belong to this rank's pipeline",
            .where = of_rank,
            .remedy = "make the optimizer after the pipeline, of pipeline.parameters()" +
                      std::string(are_blocks_ ? ", which are this replica's own blocks" : "")});
@@ -108,10 +108,10 @@ void CallersParameters::require_fits(const torch::optim::Optimizer& optimizer,
   throw Error(
       ErrorKind::kUsage,
       {.what = std::string("with ") + kind_of_shards(rank_) +
-               " an optimizer has flat blocks of parameters, and this one is not known to "
-               "go element by element",
+               " an optimizer updates flat blocks of parameters, but this one is not known to "
+               "update element by element",
        .where = of_rank,
-       .remedy = "take AdamW, Adam, SGD, RMSprop or Adagrad, or leave zero1 and zero3 off"});
+       .remedy = "use AdamW, Adam, SGD, RMSprop or Adagrad, or leave zero1 and zero3 off"});
 }
 
 void require_no_closure(const torch::optim::Optimizer& optimizer, const std::string& where) {
@@ -119,7 +119,7 @@ void require_no_closure(const torch::optim::Optimizer& optimizer, const std::str
   throw Error(ErrorKind::kUsage,
               {.what = "LBFGS needs a closure that computes the loss again, and whole parameters",
                .where = where,
-               .remedy = "take AdamW, Adam, SGD, RMSprop or Adagrad"});
+               .remedy = "use AdamW, Adam, SGD, RMSprop or Adagrad"});
 }
 
 }  // namespace sluice

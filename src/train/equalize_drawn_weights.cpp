@@ -56,11 +56,12 @@ void require_one_stage_per_module(const std::vector<Use>& uses) {
     const std::string module = dot == std::string::npos ? "" : use.name.substr(0, dot);
     const Use& other = *first.emplace(module, &use).first->second;
     if (other.stage == use.stage) continue;
-    throw Error(ErrorKind::kUsage,
-                {.what = formatted("'{}' and '{}' are one module's own, on stages {} and {}",
-                                   other.name, use.name, other.stage, use.stage),
-                 .where = "Initialization::module",
-                 .remedy = "set Initialization::tensor, or put them on one stage"});
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = formatted("'{}' and '{}' belong to one module, but are on stages {} and {}",
+                           other.name, use.name, other.stage, use.stage),
+         .where = "Initialization::module",
+         .remedy = "set Initialization::tensor, or put them on one stage"});
   }
 }
 

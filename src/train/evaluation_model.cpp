@@ -19,10 +19,10 @@ Plan plan_of_evaluation(const Plan& plan, const RankModel& training) {
     throw Error(ErrorKind::kUsage, {.what = what, .where = "Model::evaluation", .remedy = remedy});
   };
   if (!plan.model.evaluation)
-    refuse("the plan does not know the layers that evaluate",
+    refuse("the plan has no layers for evaluation",
            "plan the model's own description (Model::description)");
   if (training.sharded)
-    refuse("weights are sharded, and evaluation is other layers", "plan without zero3");
+    refuse("the weights are sharded, but evaluation runs other layers", "plan without zero3");
   Plan result = plan;
   result.partition = evaluation_partition(plan.model, plan.partition);
   result.model = *plan.model.evaluation;
@@ -86,12 +86,13 @@ void EvaluationModel::require_buffers() {
     const auto names = of_rank.take<std::vector<std::string>>();
     of_rank.finish();
     if (names.empty()) continue;
-    throw Error(ErrorKind::kUsage,
-                {.what = formatted("in evaluation a layer reads the buffer '{}', which another "
-                                   "rank has",
-                                   names.front()),
-                 .where = "evaluation of the model",
-                 .remedy = "cut the model elsewhere, or train without evaluations"});
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = formatted("in evaluation a layer reads the buffer '{}', which is on another "
+                           "rank",
+                           names.front()),
+         .where = "evaluation of the model",
+         .remedy = "cut the model elsewhere, or train without evaluations"});
   }
 }
 

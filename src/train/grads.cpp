@@ -67,19 +67,20 @@ void Grads::require_parameters_requested(int rank) {
   const std::string& first = parameters_.all().front().parameter->name;
   if (!are_held_) {
     if (std::exchange(has_warned_, true)) return;
-    log_warning("a second step, but nobody has asked for the parameters, such as '" + first +
-                "': an optimizer of another module's trains nothing; make it of "
+    log_warning("a second step begins, but no call has returned the parameters, such as '" + first +
+                "': an optimizer of another module's parameters trains nothing; make it of "
                 "pipeline.parameters()");
     return;
   }
   throw Error(
       ErrorKind::kUsage,
-      {.what = "a second step, but nobody has asked for the parameters, such as '" + first +
-               "', so that no optimizer holds them alone",
+      {.what = "a second step begins, but no call has returned the parameters, such as '" + first +
+               "', so no optimizer holds them alone",
        .where = "Pipeline::train_step on rank " + std::to_string(rank),
-       .remedy = "make the rank's optimizer in the body, of pipeline.parameters(): those of "
-                 "the module that the model was made of are all ranks' at once, those of "
-                 "another module nobody's"});
+       .remedy =
+           "make the rank's optimizer in the body, of pipeline.parameters(): the "
+           "parameters of the module that the model was made of belong to all ranks, those of "
+           "another module to none"});
 }
 
 at::Tensor& Grads::grad_of(const at::Tensor& parameter) {

@@ -87,13 +87,14 @@ void set_slices(SharedParameter& parameter) {
     }
   }
   if (fits) return;
-  throw Error(ErrorKind::kUsage,
-              {.what = "the uses of '" + parameter.name +
-                       "' are not of the same slices, or not in "
-                       "their order",
-               .where = "ParameterSlices",
-               .remedy = "let tied parameters be divided alike, and let a weight that all slices "
-                         "share have a use for each slice of the rank, in one layer"});
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "the uses of '" + parameter.name +
+               "' do not have the same slices in the "
+               "same order",
+       .where = "ParameterSlices",
+       .remedy = "divide tied parameters alike, and give a weight that all slices share one "
+                 "use for each slice of the rank, in one layer"});
 }
 
 // Rejects a replicated tie across ranks, because each replica would need its own group to sum it.
@@ -127,10 +128,11 @@ void require_ties_of_one_kind(const std::map<std::string, SharedParameter>& trai
   for (const auto& [first_use, name] : frozen) {
     const auto found = trained.find(first_use);
     if (found == trained.end()) continue;
-    throw Error(ErrorKind::kUsage, {.what = "'" + name + "' is frozen, but '" +
-                                            found->second.uses.front().name + "' of its tie trains",
-                                    .where = "LayerSpec::ties",
-                                    .remedy = "freeze all uses of a tied parameter, or none"});
+    throw Error(ErrorKind::kUsage,
+                {.what = "'" + name + "' is frozen, but '" + found->second.uses.front().name +
+                         "', which is tied to it, trains",
+                 .where = "LayerSpec::ties",
+                 .remedy = "freeze all uses of a tied parameter, or none"});
   }
 }
 

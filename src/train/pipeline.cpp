@@ -64,7 +64,7 @@ StepBatch Pipeline::Impl::training_batch(const Inputs& inputs, const StepOptions
   const int possible = split.num_microbatches(planned);
   if (possible != planned) {
     throw Error(ErrorKind::kInput,
-                {.what = formatted("the batch falls into {}, the schedule has {}",
+                {.what = formatted("the batch falls into {}, but the schedule has {}",
                                    counted(possible, "microbatch"), planned),
                  .where = "train_step",
                  .remedy = "give at least one row a microbatch, or plan with num_microbatches = " +

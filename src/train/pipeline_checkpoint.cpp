@@ -78,9 +78,9 @@ void require_names(const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (tensor.defined() && !name.starts_with(kOfRanks) && seen.insert(name).second) continue;
     throw usage("the extra tensor '" + name + "' is " +
-                    (!tensor.defined()            ? "not there"
-                     : name.starts_with(kOfRanks) ? "named as those of a rank are"
-                                                  : "there twice"),
+                    (!tensor.defined()            ? "undefined"
+                     : name.starts_with(kOfRanks) ? "named like a rank's own tensor"
+                                                  : "given twice"),
                 "give every name once, with its tensor");
   }
 }
@@ -105,8 +105,8 @@ bool agree_on_options(const Group& world, const std::string& path, const SaveOpt
     has_rank_tensors |= of_rank.take<bool>();
     of_rank.finish();
     if (theirs != first.value_or(theirs))
-      throw usage("ranks save to other paths, other kinds of optimizers, or other extra state",
-                  "give save() the same path and options on every rank, and what is a rank's own "
+      throw usage("ranks save to different paths, or different kinds of optimizers or extra state",
+                  "give save() the same path and options on every rank, and a rank's own tensors "
                   "as rank_tensors");
     first = theirs;
   }
@@ -151,7 +151,7 @@ void require_rank_tensors(const Checkpoint& checkpoint, int num_ranks) {
       {.what = saved == manifest.settings.end()
                    ? std::string("the checkpoint was saved without rank_tensors")
                    : "the rank_tensors " + names_of_rank_tensors(manifest) + " are of " +
-                         saved->second + " ranks, and here are " + std::to_string(num_ranks),
+                         saved->second + " ranks, but this run has " + std::to_string(num_ranks),
        .where = checkpoint.path(),
        .remedy = "load it without LoadOptions::rank_tensors"});
 }

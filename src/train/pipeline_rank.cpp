@@ -61,7 +61,7 @@ const char* text_of(StageBackward backward) {
   const std::string& name = model.layers[static_cast<std::size_t>(named)].name;
   throw Error(
       ErrorKind::kUsage,
-      {.what = formatted("layer '{}' {}, and stage {} needs {}; the plan has {}", name,
+      {.what = formatted("layer '{}' {}, so stage {} needs {}, but the plan has {}", name,
                          layer_trains[static_cast<std::size_t>(named)] ? "trains" : "is frozen",
                          stage.stage, text_of(needed), text_of(stage.backward)),
        .where = "Plan::partition",
@@ -137,7 +137,7 @@ void PipelineRank::finish_or_check_plan(const Model& model) {
   for (std::size_t i = 0; i < layer_trains.size(); ++i) {
     if (!layer_trains[i] || !plan_.model.layers[i].frozen) continue;
     throw Error(ErrorKind::kUsage,
-                {.what = "layer '" + model.layers[i].name + "' trains, and the plan freezes it",
+                {.what = "layer '" + model.layers[i].name + "' trains, but the plan freezes it",
                  .where = "PipelineOptions::frozen_layers",
                  .remedy = "take requires_grad from its parameters in LayerSpec::make, or do not "
                            "name it"});

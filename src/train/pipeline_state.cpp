@@ -39,7 +39,7 @@ void Pipeline::Impl::require_own(const char* call,
       for (const at::Tensor& parameter : group.params()) {
         if (seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
         refuse("'" + callers.name_of(parameter) + "' is in two optimizers",
-               "make each of other parameters");
+               "make each optimizer of different parameters");
       }
     }
   }
@@ -47,11 +47,12 @@ void Pipeline::Impl::require_own(const char* call,
 
 void Pipeline::Impl::require_whole(const char* call) const {
   if (!share.sharded) return;
-  throw Error(ErrorKind::kUsage,
-              {.what = "with zero3 a rank has its replica's own blocks, no whole parameters",
-               .where = call,
-               .remedy = "named_parameters() gives the blocks, save() and state() gather, "
-                         "load_weights() and load() fill"});
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "with zero3 a rank has its replica's own blocks, no whole parameters",
+       .where = call,
+       .remedy = "call named_parameters() for the blocks, save() or state() to gather them, "
+                 "load_weights() or load() to fill them"});
 }
 
 void Pipeline::Impl::hand_out_whole_parameters() {
@@ -78,7 +79,7 @@ void Pipeline::to(at::Device device) {
   require_no_step("Pipeline::to");
   if (impl_->gave_parameters || impl_->rank.has_run()) {
     throw Error(ErrorKind::kUsage,
-                {.what = impl_->gave_parameters ? "parameters() were asked for already"
+                {.what = impl_->gave_parameters ? "parameters() was called already"
                                                 : "the pipeline has made a step already",
                  .where = "Pipeline::to on rank " + std::to_string(rank()),
                  .remedy = "move it first, then make the optimizer of pipeline.parameters()"});
@@ -185,7 +186,7 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
     const bool for_each = of_name.size() == num_own[name];
     for (const at::Tensor& value : of_name) {
       if (for_each || at::equal(value, of_name.front())) continue;
-      refuse(formatted("'{}' comes with different values, {} of them, and this rank has {}", name,
+      refuse(formatted("'{}' comes with different values: {} are given, but this rank has {}", name,
                        of_name.size(), num_own[name]),
              "give this rank's own state, or hold the buffer in a part of the module");
     }
@@ -253,7 +254,7 @@ double Pipeline::clip_grad_norm(double max_norm) {
   require_no_step("Pipeline::clip_grad_norm");
   require_callers_update(impl_->rank.plan(), "Pipeline::clip_grad_norm");
   if (!(max_norm >= 0)) {
-    throw Error(ErrorKind::kUsage, {.what = "a largest norm of " + std::to_string(max_norm),
+    throw Error(ErrorKind::kUsage, {.what = "the largest norm is " + std::to_string(max_norm),
                                     .where = "Pipeline::clip_grad_norm",
                                     .remedy = "give a number above 0, or 0 not to clip"});
   }

@@ -50,10 +50,11 @@ std::string alike(const Plan& plan, const Model& model, const RunOptions& run_op
 void detail::run_bodies(const Model& model, const PipelineOptions& options,
                         const std::function<void(Pipeline&)>& body, const RunOptions& run_options) {
   if (run_options.threads_per_rank < 0) {
-    throw Error(ErrorKind::kUsage,
-                {.what = std::to_string(run_options.threads_per_rank) + " threads a rank",
-                 .where = "RunOptions::threads_per_rank",
-                 .remedy = "give at least 1, or 0 for the cores divided among the ranks"});
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "a rank cannot have " + std::to_string(run_options.threads_per_rank) + " threads",
+         .where = "RunOptions::threads_per_rank",
+         .remedy = "give at least 1, or 0 for the cores divided among the ranks"});
   }
   const ThreadsOfCaller threads;
   PipelineOptions planned = options;

@@ -82,8 +82,8 @@ void require_state(const std::set<std::string>& of_replica, std::size_t replica,
                    const std::string& name) {
   if (of_replica.contains(name)) return;
   throw Error(ErrorKind::kUsage,
-              {.what = formatted("the optimizer of replica {} has no '{}' of its own blocks, those "
-                                 "of other replicas have it of theirs",
+              {.what = formatted("the optimizer of replica {} has no '{}' of its own blocks, but "
+                                 "those of other replicas have it",
                                  replica, name),
                .where = "Pipeline::save",
                .remedy = "make the optimizers of all replicas alike, of pipeline.parameters()"});

@@ -26,7 +26,7 @@ void require_planned_replicas(const Mesh& mesh, const DataParallel& data_paralle
   if (fits) return;
   throw Error(ErrorKind::kUsage, {.what = counted(data_parallel.degree, "replica") +
                                           (data_parallel.zero3 ? " that share parameters" : "") +
-                                          " are asked for, the " + "program's mesh has " +
+                                          " are requested, but the program's mesh has " +
                                           counted(num_replicas(mesh), "replica") +
                                           (shards_parameters ? " that share parameters" : ""),
                                   .where = where,
@@ -51,7 +51,7 @@ void require_runnable(const Plan& plan, const Model& model, const RunOptions& op
 Transport& require_fits(const Plan& plan, Transport& transport) {
   const int num_ranks = plan.program.mesh.num_ranks();
   if (transport.size() == num_ranks) return transport;
-  throw Error(ErrorKind::kUsage, {.what = formatted("the plan has {}, the transport {}",
+  throw Error(ErrorKind::kUsage, {.what = formatted("the plan has {}, but the transport has {}",
                                                     counted(num_ranks, "rank"), transport.size()),
                                   .where = "Pipeline",
                                   .remedy = "make as many endpoints as the plan has ranks"});
@@ -87,17 +87,19 @@ void require_divisor(const char* call, const std::optional<GradientScale>& scale
   if (!scale || scale->kind != GradientScale::kDivisor) return;
   const double divisor = scale->divisor;
   if (divisor >= detail::kLeastDivisor && divisor <= detail::kMostDivisor) return;
-  throw Error(ErrorKind::kUsage, {.what = "a divisor of " + shortest(divisor),
-                                  .where = call,
-                                  .remedy = "give a number " + shortest(detail::kLeastDivisor) +
-                                            " to " + shortest(detail::kMostDivisor)});
+  throw Error(ErrorKind::kUsage,
+              {.what = "the divisor is " + shortest(divisor),
+               .where = call,
+               .remedy = "give a number from " + shortest(detail::kLeastDivisor) + " to " +
+                         shortest(detail::kMostDivisor)});
 }
 
 void require_no_scale(const char* call, const std::optional<GradientScale>& scale) {
   if (!scale) return;
-  throw Error(ErrorKind::kUsage, {.what = "a scale of gradients, of which there are none",
-                                  .where = call,
-                                  .remedy = "leave StepOptions::scale out"});
+  throw Error(ErrorKind::kUsage,
+              {.what = "a scale of gradients is given, but there are no gradients",
+               .where = call,
+               .remedy = "leave StepOptions::scale out"});
 }
 
 LossFunction with_graph(LossFunction loss) {
@@ -143,29 +145,29 @@ void require_reduction(const GradientReduction& reduction, const Plan& plan) {
                 {.what = what, .where = "RunOptions::reduction", .remedy = remedy});
   };
   if (!reduction.reduce && reduction.per_microbatch)
-    refuse("per_microbatch without a hook", "set `reduce`, too");
+    refuse("per_microbatch is set without a hook", "set `reduce`, too");
   const HookedReduction hooked = hooked_reduction(reduction);
   const DataParallel& how = plan.data_parallel;
   const int degree = how.degree;
   if (degree > 1 && hooked != HookedReduction::kNone && (how.zero1 || how.zero3))
-    refuse(std::string("a hook reduces gradients, and with ") + (how.zero3 ? "zero3" : "zero1") +
-               " each replica has those of its own blocks alone",
+    refuse(std::string("a hook reduces gradients, but with ") + (how.zero3 ? "zero3" : "zero1") +
+               " each replica has only those of its own blocks",
            "leave the hook out, or plan one replica");
   if (degree > 1 && hooked != HookedReduction::kNone)
     refuse("a hook reduces gradients, and so do the " + counted(degree, "replica") + " of the plan",
            "leave the hook out, or plan one replica");
   if (hooked != plan.hooked_reduction)
-    refuse(reduction.reduce ? "a hook reduces gradients, and the plan does not say when"
-                            : "the plan reduces gradients by a hook, and there is none",
-           "let PipelineOptions::hooked_reduction and RunOptions::reduction say the same");
+    refuse(reduction.reduce ? "a hook reduces gradients, but the plan has no hooked reduction"
+                            : "the plan reduces gradients by a hook, but there is none",
+           "set PipelineOptions::hooked_reduction and RunOptions::reduction alike");
   if (!reduction.reduce) return;
   for (const std::vector<Action>& row : plan.schedule.rows) {
     for (const Action& action : row) {
       if (action.kind != ActionKind::kReduceGrad) continue;
       if ((action.microbatch >= 0) == reduction.per_microbatch) continue;
-      refuse(formatted("the schedule has '{}', per_microbatch is {}", to_text(action),
+      refuse(formatted("the schedule has '{}', but per_microbatch is {}", to_text(action),
                        reduction.per_microbatch ? "on" : "off"),
-             "let both say the same, or leave REDUCE_GRAD out of the schedule");
+             "set both alike, or leave REDUCE_GRAD out of the schedule");
     }
   }
 }
@@ -182,11 +184,11 @@ void require_planned_training(const Plan& plan, const RankStages& stages) {
       const auto known = planned.find(parameter.name);
       if (known == planned.end() || known->second == parameter.trainable) continue;
       throw Error(ErrorKind::kUsage,
-                  {.what = formatted("the plan {} '{}', its layer {} it",
+                  {.what = formatted("the plan {} '{}', but its layer {} it",
                                      known->second ? "trains" : "freezes", parameter.name,
                                      known->second ? "freezes" : "trains"),
                    .where = "stage " + std::to_string(stage->index()),
-                   .remedy = "let LayerSpec::make set requires_grad as the plan's model says"});
+                   .remedy = "let LayerSpec::make set requires_grad as in the plan's model"});
     }
   }
 }

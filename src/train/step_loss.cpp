@@ -50,7 +50,7 @@ StepRequest take_request(Unpacker& message) {
     return static_cast<StepRequest>(request);
   }
   throw Error(ErrorKind::kInternal,
-              {.what = formatted("a rank asks for {}, which is not a request", request)});
+              {.what = formatted("a rank sent {}, which is not a request", request)});
 }
 
 double mean(double sum, std::int64_t count) {

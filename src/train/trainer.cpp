@@ -22,12 +22,13 @@ namespace {
 
 void require_free(const PipelineRank& rank) {
   if (rank.plan().step_end != StepEnd::kUpdate) {
-    refuse_trainer("the plan's steps end with gradients, for an optimizer of the caller's",
+    refuse_trainer("the plan's steps end with gradients, for the caller's optimizer",
                    "plan with PipelineOptions::step_end = StepEnd::kUpdate");
   }
-  if (rank.update()) refuse_trainer("the pipeline has a trainer already", "make one");
+  if (rank.update()) refuse_trainer("the pipeline has a trainer already", "make one trainer");
   if (rank.has_trained())
-    refuse_trainer("the pipeline has made a training step already", "make the trainer before");
+    refuse_trainer("the pipeline has made a training step already",
+                   "make the trainer before the first step");
 }
 
 std::vector<std::pair<std::string, std::string>> texts_of(const OptimizerOptions& options) {
@@ -52,7 +53,7 @@ void require_matching(const Group& world, const OptimizerOptions& options) {
     if (rank == 0) first = theirs;
     for (std::size_t i = 0; i < own.size(); ++i) {
       if (theirs.at(i) == first.at(i)) continue;
-      refuse_trainer(formatted("`OptimizerOptions::{}` is {} on rank 0, and {} on rank {}",
+      refuse_trainer(formatted("`OptimizerOptions::{}` is {} on rank 0, but {} on rank {}",
                                own[i].first, first[i], theirs[i], rank),
                      "give every rank the same options");
     }

@@ -130,7 +130,7 @@ void TrainersUpdate::require_own_kind(const Checkpoint& checkpoint) const {
   throw Error(ErrorKind::kCheckpoint,
               {.what = "the checkpoint has the state of " + saved + ", not of " + own,
                .where = checkpoint.path(),
-               .remedy = "take the `kind` of the run that saved it"});
+               .remedy = "use the `kind` of the run that saved it"});
 }
 
 std::vector<std::string> TrainersUpdate::load_state(const Checkpoint& checkpoint) {

@@ -91,12 +91,13 @@ TEST(GraphFaultsTest, RefusesUnknownVersions) {
     const Error error =
         refused_program([&](GraphJson& program) { program["schema_version"]["major"] = major; });
     EXPECT_EQ(error.fact(), "the archive has version " + std::to_string(major) +
-                                " of torch.export's schema, 8 is known");
+                                " of torch.export's schema, but only 8 is supported");
     EXPECT_TRUE(error.remedy().starts_with("export the model again with torch "));
   }
-  EXPECT_EQ(refused({.format = "pt3"}).fact(), "an archive of the format 'pt3', not 'pt2'");
-  EXPECT_EQ(refused({.version = "1"}).fact(), "an archive of the version '1', '0' is known");
-  EXPECT_EQ(refused({.order = "big"}).fact(), "its bytes are in the order 'big'");
+  EXPECT_EQ(refused({.format = "pt3"}).fact(), "the archive has the format 'pt3', not 'pt2'");
+  EXPECT_EQ(refused({.version = "1"}).fact(),
+            "the archive has the version '1', but only '0' is supported");
+  EXPECT_EQ(refused({.order = "big"}).fact(), "the archive has the byte order 'big', not 'little'");
   SmallArchive known;
   // a newer minor version is accepted until an unknown feature appears
   known.program["schema_version"]["minor"] = 99;
@@ -108,11 +109,12 @@ TEST(GraphFaultsTest, RefusesOtherFilesByTheirNames) {
     const std::string bytes = test::zip_bytes(parts);
     return error_of([&] { read_exported_graph(test::zip_of(bytes)); }).fact();
   };
-  EXPECT_EQ(fact({}), "not an archive of torch.export.save: it has no entry archive_format");
+  EXPECT_EQ(fact({}),
+            "the file is not an archive of torch.export.save: it has no entry archive_format");
   EXPECT_EQ(fact({{.name = "m/data.pkl", .content = "x"}}),
-            "a pickle of torch.save, not an archive of torch.export.save");
+            "the file is a pickle of torch.save, not an archive of torch.export.save");
   EXPECT_EQ(fact({{.name = "serialized_exported_program.json", .content = "{}"}}),
-            "an archive of an older torch");
+            "the file is an archive of an older torch");
   EXPECT_EQ(fact({{.name = "m/archive_format", .content = "pt2"}}),
             "the entry 'm/archive_version' is missing");
   SmallArchive two;
@@ -125,17 +127,18 @@ TEST(GraphFaultsTest, RefusesDtypesLayoutsAndKindsThatAreNotKnown) {
               graph["tensor_values"]["linear"]["dtype"] = 99;
             }).fact(),
             "the tensor 'linear' has the unknown dtype 99");
-  EXPECT_EQ(refused_graph([](GraphJson& graph) {
-              graph["tensor_values"]["linear"]["layout"] = 2;
-            }).fact(),
-            "the tensor 'linear' has the layout 'sparse_csr', only strided ones are known");
+  EXPECT_EQ(
+      refused_graph([](GraphJson& graph) {
+        graph["tensor_values"]["linear"]["layout"] = 2;
+      }).fact(),
+      "the tensor 'linear' has the layout 'sparse_csr', but only strided tensors are supported");
   const auto with_argument = [](const GraphJson& argument) {
     return refused_graph([&](GraphJson& graph) {
       graph["nodes"][1]["inputs"].push_back(argument_json("more", argument));
     });
   };
   EXPECT_EQ(with_argument({{"as_custom_obj", {{"name", "x"}, {"class_fqn", "y"}}}}).fact(),
-            "an argument of the kind 'as_custom_obj' is not known");
+            "an argument of the kind 'as_custom_obj' is not supported");
   EXPECT_EQ(with_argument({{"as_operator", "x"}}).where(),
             "a.pt2, entry 'm/models/model.json', node 2 'aten.relu.default'");
   for (const GraphJson& argument :
@@ -174,7 +177,7 @@ TEST(GraphFaultsTest, RefusesSizesThatAreNone) {
   };
   EXPECT_EQ(with_size({{"as_int", -1}}).fact(), "the tensor 'linear' has a size of -1");
   EXPECT_EQ(with_size({{"as_expr", {{"expr_str", "eval(s0)"}}}}).what(),
-            std::string("the function 'eval' of sizes is not known; a.pt2, entry "
+            std::string("the function 'eval' of sizes is not supported; a.pt2, entry "
                         "'m/models/model.json', node 1 'aten.linear.default'; use other sizes, or "
                         "export the model again"));
   with_size({{"as_expr", {{"expr_str", std::string(100000, '(')}}}});
@@ -203,18 +206,18 @@ TEST(GraphFaultsTest, RefusesASignatureThatIsNotTheGraphs) {
   EXPECT_EQ(with_spec({{"user_input", {{"arg", named_tensor("y")}}}}).fact(),
             "input 1 has another name in the graph than in its signature");
   EXPECT_EQ(with_spec({{"token", {{"arg", {{"name", "x"}}}}}}).fact(),
-            "an input of the kind 'token' is not known");
+            "an input of the kind 'token' is not supported");
   with_spec({{"user_input", {{"arg", {{"as_none", true}}}}}});
   with_spec({{"parameter", {{"arg", {{"name", "x"}}}, {"parameter_name", "part.weight"}}}});
   EXPECT_EQ(refused_program([](GraphJson& program) {
               program["graph_module"]["signature"]["output_specs"][0] = {
                   {"user_input_mutation", {{"arg", {{"name", "relu"}}}, {"user_input_name", "x"}}}};
             }).fact(),
-            "an output of the kind 'user_input_mutation' is not known");
+            "an output of the kind 'user_input_mutation' is not supported");
   EXPECT_EQ(refused_program([](GraphJson& program) {
               program["graph_module"]["signature"]["output_specs"].clear();
             }).fact(),
-            "the graph has 1 outputs and its signature 0");
+            "the graph has 1 outputs, but its signature has 0");
 }
 
 TEST(GraphFaultsTest, RefusesEveryFieldThatIsMissingOrOfAnotherType) {
@@ -301,15 +304,15 @@ TEST(GraphFaultsTest, RefusesHigherOrderOperatorsThatAreNotOfOneGraph) {
                 return node;
               })
                   .fact()
-                  .starts_with("this higher-order operator is not known, only "));
+                  .starts_with("this higher-order operator is not supported, only "));
   EXPECT_EQ(with([&](GraphJson& graph) {
               return set_grad(relu_inside(graph), {linear, linear}, {relu});
             }).fact(),
-            "the higher-order operator has 2 operands and its graph 1 inputs");
+            "the higher-order operator has 2 operands, but its graph has 1 inputs");
   EXPECT_EQ(with([&](GraphJson& graph) {
               return set_grad(relu_inside(graph), {linear}, {relu, relu});
             }).fact(),
-            "the higher-order operator has 2 results and its graph 1");
+            "the higher-order operator has 2 results, but its graph has 1");
   EXPECT_EQ(with([&](GraphJson& graph) {
               GraphJson node = set_grad(relu_inside(graph), {linear}, {relu});
               node["inputs"].erase(1);
@@ -384,16 +387,16 @@ TEST(GraphFaultsTest, RefusesToReadATensorThatIsNotDescribed) {
   archive.program["graph_module"]["graph"]["tensor_values"].erase("linear");
   const Error error = error_of([&] { archive.read(); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
-  EXPECT_EQ(error.fact(), "the tensor 'linear' is read and not described");
+  EXPECT_EQ(error.fact(), "the tensor 'linear' is read, but not described");
 }
 
 TEST(GraphFaultsTest, RefusesTablesThatSayOtherThanTheGraph) {
   EXPECT_EQ(refused_weights([](GraphJson& tensor) { tensor["tensor_meta"]["dtype"] = 4; }).fact(),
-            "it is [2, 3] of int32, which the graph says otherwise");
+            "it is [2, 3] of int32, but the graph declares another shape or dtype");
   EXPECT_EQ(refused_weights([](GraphJson& tensor) {
               tensor["tensor_meta"] = test::tensor_json(7, {3, 2});
             }).fact(),
-            "it is [3, 2] of float32, which the graph says otherwise");
+            "it is [3, 2] of float32, but the graph declares another shape or dtype");
 }
 
 TEST(GraphFaultsTest, OpensNoPickle) {
@@ -441,18 +444,19 @@ TEST(GraphFaultsTest, RefusesFactsThatAreNotTheGraphs) {
   };
   EXPECT_EQ((SmallArchive{.facts = small_facts().dump()}).read().training.outputs[0].name,
             "logits");
-  EXPECT_EQ(with([](GraphJson& facts) { facts["format"] = 2; }), "it has the format 2, 1 is known");
+  EXPECT_EQ(with([](GraphJson& facts) { facts["format"] = 2; }),
+            "it has the format 2, but only 1 is supported");
   EXPECT_EQ(with([](GraphJson& facts) {
               facts["outputs"] = GraphJson::array({"a", "b"});
             }),
-            "it names 2 outputs, the graph has 1");
+            "it names 2 outputs, but the graph has 1");
   EXPECT_EQ(
       with([](GraphJson& facts) { facts["ties"] = GraphJson::parse(R"([["a", "part.weight"]])"); }),
       "it ties 'a', which the archive does not have");
   EXPECT_EQ(with([](GraphJson& facts) {
               facts["loss"] = {{"output", "loss"}};
             }),
-            "its loss is the output 'loss', which there is not");
+            "its loss is the output 'loss', which does not exist");
   EXPECT_EQ(with([](GraphJson& facts) { facts["sizes"][0]["symbol"] = "s1"; }),
             "its size 'rows' is 's1', which no input has");
   EXPECT_EQ(with([](GraphJson& facts) { facts["ties"] = GraphJson::parse(R"([["a"]])"); }),

@@ -170,9 +170,8 @@ TEST(GraphLayersTest, ATensorAndALaterWriteIntoItAreOneLayer) {
           error_of([&] { layers_of_graph(graph, {.layer_class = {}, .modules = {name}}); });
       EXPECT_EQ(error.kind(), ErrorKind::kUsage) << name;
       EXPECT_EQ(error.fact(),
-                "the graph cannot be cut between 'blocks.0' and 'blocks.1': what one makes is "
-                "written in place by "
-                "the other, or they are of one operator");
+                "the graph cannot be cut between 'blocks.0' and 'blocks.1': one writes in place to "
+                "a value of the other, or both have one operator");
       EXPECT_EQ(error.remedy(), "name another module");
     }
   }

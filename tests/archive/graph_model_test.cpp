@@ -91,7 +91,7 @@ TEST(GraphModelTest, SizesAreWrittenByName) {
             (std::map<std::string, std::int64_t>{{"decoder_length", 64}, {"patches", 0}}));
   for (const char* text : {"decoder_length", "=3", "a=", "a=-1", "a=1.5", "a=3 ", "", "a=b=3"}) {
     const Error error = error_of([&] { sizes_by_name({text}); });
-    EXPECT_EQ(error.fact(), "'" + std::string(text) + "' is no size");
+    EXPECT_EQ(error.fact(), "'" + std::string(text) + "' is not a size");
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
   }
   EXPECT_EQ(error_of([] { sizes_by_name({"a=1", "a=1"}); }).fact(), "the size 'a' is given twice");

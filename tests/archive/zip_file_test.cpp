@@ -42,9 +42,10 @@ TEST(ZipFileTest, ReadsStoredEntriesWhereTheyLie) {
     EXPECT_EQ(zip.find("m/c")->bytes, 0u);
     EXPECT_EQ(zip.find("m"), nullptr);
     EXPECT_EQ(zip.find("m/d"), nullptr);
-    EXPECT_EQ(error_of([&] { zip.read(*zip.find("m/b"), 5); }).what(),
-              std::string("the entry has 6 bytes, at most 5 are read; a.pt2, entry 'm/b'; export a "
-                          "smaller model"));
+    EXPECT_EQ(
+        error_of([&] { zip.read(*zip.find("m/b"), 5); }).what(),
+        std::string("the entry has 6 bytes, but at most 5 are read; a.pt2, entry 'm/b'; export a "
+                    "smaller model"));
   }
 }
 
@@ -65,7 +66,7 @@ TEST(ZipFileTest, HasTheChecksumOfZipFiles) {
   const std::string bytes = zip_bytes({{.name = "x", .content = "content", .crc = 1}});
   const ZipFile zip = zip_of(bytes);
   EXPECT_EQ(error_of([&] { zip.read(*zip.find("x"), 100); }).fact(),
-            "the entry's bytes do not have the checksum that the directory says");
+            "the entry's bytes do not match their checksum in the directory");
 }
 
 TEST(ZipFileTest, RefusesWhatIsNoZipFileAndEveryTruncatedOne) {

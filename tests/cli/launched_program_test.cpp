@@ -165,8 +165,7 @@ TEST_F(LaunchedProgramTest, WhatOneProcessPassesOtherwiseIsRefused) {
     const ProgramResult result = run_shell(launch(2) + " -- " + line(2, 1, what));
     EXPECT_EQ(result.exit_code, 2) << what << "\n" << result.err;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << what << result.err;
-    EXPECT_TRUE(result.err.starts_with("sluice: error: the processes do not run the same: '"))
-        << result.err;
+    EXPECT_TRUE(result.err.starts_with("sluice: error: the processes differ: '")) << result.err;
     EXPECT_TRUE(take_numbers().empty()) << what;
   }
 }

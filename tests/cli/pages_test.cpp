@@ -199,7 +199,7 @@ const std::vector<Claim>& claims() {
        "is not text, by its ending"},
       {"docs/from-nemo-automodel.md", "GPT-2, GPT-NeoX and tied heads under convention `sluice`",
        of_model("models_extra/gpt_neox", {"--parallelism.partition_convention=automodel"}), 2,
-       "does not know the structure"},
+       "does not support the structure"},
       {"docs/from-nemo-automodel.md", "GPT-2, GPT-NeoX and tied heads under convention `sluice`",
        of_model("models_extra/gpt_neox", {})},
       {"docs/from-neuronx.md", "no schedule named: Interleaved1F1B. 1F1B named: refused",

@@ -393,9 +393,8 @@ TEST_F(ScheduleSearchTest, WritesAnOrderThatAScheduleFileMayHave) {
 TEST_F(ScheduleSearchTest, ExitsWithSevenWhereNothingFits) {
   const ProgramResult result = search({"--max-memory", "106"});
   EXPECT_EQ(result.exit_code, 7) << result.err;
-  EXPECT_TRUE(
-      result.err.starts_with("sluice: error: no order fits into 106B on a rank, of the "
-                             "named ones "))
+  EXPECT_TRUE(result.err.starts_with(
+      "sluice: error: no order fits into 106B on a rank: of the named schedules, "))
       << result.err;
   EXPECT_NE(result.err.find("; --max-memory; "), std::string::npos) << result.err;
   EXPECT_NE(result.out.find("needs "), std::string::npos) << result.out;
@@ -417,7 +416,7 @@ TEST_F(ScheduleSearchTest, RefusesWhatItCannotUse) {
   expect_refused(search({"--stages", "3"}), 2, "3 stages cannot be divided evenly over 2 ranks");
   expect_refused(run({"--search", "--pp", "2", "--microbatches", "4", "--costs", "F=1",
                       "--max-memory", "100"}),
-                 2, "--max-memory needs to know what a microbatch keeps");
+                 2, "--max-memory needs the number of bytes that a stage keeps for a microbatch");
 }
 
 TEST_F(ScheduleCommandTest, ALinkThatLeadsOutOfItsFolderIsNotWrittenThrough) {

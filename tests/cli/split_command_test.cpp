@@ -228,7 +228,7 @@ TEST(SplitCommandTest, RefusesOptionsThatTheConventionDoesNotKnow) {
   EXPECT_EQ(
       refusal({"--layers", "8", "--pp", "2", "--no-rotary"}),
       "sluice: error: convention sluice has no option to leave out rotary embeddings; command "
-      "'sluice split'; leave it out, or use a convention that has: automodel\n");
+      "'sluice split'; leave it out, or use one of these conventions: automodel\n");
 }
 
 TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {

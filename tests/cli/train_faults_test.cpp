@@ -95,7 +95,7 @@ TEST_F(TrainFaultsTest, ADelayChangesNothingButTheTime) {
 TEST_F(TrainFaultsTest, AnExitIsOneOfTheProcess) {
   const ProgramResult result = train_under("exit:rank=1,step=2");
   EXPECT_EQ(result.exit_code, 1);
-  expect_has(result.err, "fault: exit at rank 1, step 2: now, rank 1, instruction 0 ");
+  expect_has(result.err, "fault: exit at rank 1, step 2 fires now: rank 1, instruction 0 ");
   EXPECT_EQ(metrics().size(), 1u);
 }
 
@@ -131,7 +131,8 @@ TEST_F(TrainFaultsTest, AFaultThatMeetsNothingIsSaid) {
   const ProgramResult result = train_under("throw:rank=1,step=2,action=7F7");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_has(result.err,
-             "fault: no instruction of rank 1 met throw at rank 1, step 2, action 7F7\n");
+             "fault: throw at rank 1, step 2, action 7F7 never fired: rank 1 ran no matching "
+             "instruction\n");
 }
 
 TEST_F(TrainFaultsTest, WhatIsMalformedIsRefusedBeforeARunBegins) {
@@ -141,7 +142,7 @@ TEST_F(TrainFaultsTest, WhatIsMalformedIsRefusedBeforeARunBegins) {
   EXPECT_FALSE(fs::exists(out()));
   const ProgramResult rank = train_under("throw:rank=2");
   EXPECT_EQ(rank.exit_code, 2);
-  expect_has(rank.err, "sluice: error: no rank 2: the run has 2 ranks; SLUICE_FAULT; ");
+  expect_has(rank.err, "sluice: error: there is no rank 2: the run has 2 ranks; SLUICE_FAULT; ");
   EXPECT_FALSE(fs::exists(out()));
 }
 

@@ -125,7 +125,7 @@ TEST_F(MeasuredCommandTest, CostsThatAreNotOfTheModelAreRefusedWithTheLayer) {
   refused(layers, "layers[2] is 'zz', where the model has 'model.layers.1'");
   layers = file["layers"];
   layers.insert(layers.begin() + 3, layers[2]);
-  refused(layers, "'layers[3].name' is 'model.layers.1', which layers[2] is already");
+  refused(layers, "'layers[3].name' is 'model.layers.1', which is also the name of layers[2]");
   layers = file["layers"];
   layers.push_back(layers[6]);
   layers[7]["name"] = "more";

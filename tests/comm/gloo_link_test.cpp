@@ -46,7 +46,7 @@ TEST(GlooLinkTest, AProcessThatDoesNotKnowTheSecretIsRefused) {
       if (process.process == 1) link.secret = "a guess";
     });
   });
-  EXPECT_NE(message.find("does not know the secret of the job"), std::string::npos) << message;
+  EXPECT_NE(message.find("does not have the secret of the job"), std::string::npos) << message;
   EXPECT_NE(message.find("a foreign program may have taken the connection"), std::string::npos)
       << message;
 }

@@ -130,7 +130,8 @@ TEST_F(ProcessTransportsTest, SaysWhoIsMissingAtTheDeadline) {
   options.meet = std::chrono::milliseconds(300);
   const auto begin = Clock::now();
   const std::string message = message_of([&] { make_process_transports(store, options); });
-  EXPECT_NE(message.find("no connection within 300 ms: process 1 did not come"), std::string::npos)
+  EXPECT_NE(message.find("no connection within 300 ms: process 1 did not connect"),
+            std::string::npos)
       << message;
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
 }

@@ -256,7 +256,7 @@ TEST_F(GraphDataRunTest, WhatIsNoLossIsRefusedBeforeAnythingStarts) {
     return error.fact();
   };
   EXPECT_EQ(refusal("images", "logits"),
-            "the result 'logits' of the graph is [rows, 5], and a causal loss is of [rows, length, "
+            "the result 'logits' of the graph is [rows, 5], but a causal loss needs [rows, length, "
             "vocabulary]");
   EXPECT_EQ(refusal("translation", "count"),
             "the loss 'count' of the graph depends on no parameter");

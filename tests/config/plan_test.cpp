@@ -118,14 +118,14 @@ TEST_F(PlanTest, RenumbersTheRanksForAMapOfItsOwn) {
 }
 
 TEST_F(PlanTest, RefusesAPlacementThatTheScheduleDoesNotHave) {
-  EXPECT_EQ(
-      refusal(config({{"parallelism.pipeline_parallel_schedule", "Interleaved1F1B"},
-                      {"parallelism.stage_to_rank", "v"}}),
-              2),
-      "the schedule Interleaved1F1B places its stages on ranks [0, 1, 0, 1], not "
-      "[0, 1, 1, 0]; --parallelism.stage_to_rank; parallelism.pipeline_parallel_schedule = "
-      "\"ZBVZeroBubble\" or \"DualPipeV\", no parallelism.stage_to_rank, or a schedule of your own "
-      "by parallelism.pipeline_parallel_schedule_csv");
+  EXPECT_EQ(refusal(config({{"parallelism.pipeline_parallel_schedule", "Interleaved1F1B"},
+                            {"parallelism.stage_to_rank", "v"}}),
+                    2),
+            "the schedule Interleaved1F1B places its stages on ranks [0, 1, 0, 1], not "
+            "[0, 1, 1, 0]; --parallelism.stage_to_rank; set parallelism.pipeline_parallel_schedule "
+            "= \"ZBVZeroBubble\" or \"DualPipeV\", leave parallelism.stage_to_rank out, or give a "
+            "schedule of your own "
+            "by parallelism.pipeline_parallel_schedule_csv");
 }
 
 TEST_F(PlanTest, AStarInAListOfLayersToRunTwiceIsANameAsAnyOther) {
@@ -178,7 +178,7 @@ TEST_F(PlanTest, RefusesAScheduleThatDoesNotFitTheConfiguration) {
                     2),
             "the schedule D/own.csv has 2 ranks, but parallelism.pipeline_parallel_degree = 4; "
             "--parallelism.pipeline_parallel_schedule_csv; "
-            "parallelism.pipeline_parallel_degree = 2");
+            "set parallelism.pipeline_parallel_degree = 2");
   EXPECT_EQ(refusal(with_csv(kGood, {{"training.local_batch_size", "2"},
                                      {"parallelism.pipeline_parallel_split_points",
                                       "[\"model.layers.1\", \"model.layers.2\"]"}}),
@@ -242,10 +242,11 @@ TEST_F(PlanTest, SaysWhichSchedulesFitAV) {
 }
 
 TEST_F(PlanTest, SaysHowManyStagesFitTheRanks) {
-  EXPECT_EQ(refusal(config({{"parallelism.stage_to_rank", "[0, 1, 0]"}}), 2),
-            "the split makes 3 stages on 2 ranks, but the schedule Interleaved1F1B runs as many on "
-            "every rank; --parallelism.stage_to_rank; make 2 or 4 stages, or give a schedule of "
-            "your own by parallelism.pipeline_parallel_schedule_csv");
+  EXPECT_EQ(
+      refusal(config({{"parallelism.stage_to_rank", "[0, 1, 0]"}}), 2),
+      "the split makes 3 stages on 2 ranks, but the schedule Interleaved1F1B needs the same number "
+      "on every rank; --parallelism.stage_to_rank; make 2 or 4 stages, or give a schedule of "
+      "your own by parallelism.pipeline_parallel_schedule_csv");
 }
 
 TEST_F(PlanTest, AScheduleFileWinsOverAName) {
@@ -297,8 +298,8 @@ TEST_F(PlanTest, WarnsOfWhatIsHardlyMeant) {
   EXPECT_TRUE(plan_of_config(config({{"training.seq_len", "128"}})).warnings.empty());
   EXPECT_EQ(plan_of_config(config({{"training.seq_len", "129"}})).warnings,
             (std::vector<std::string>{
-                "training.seq_len = 129 is more than the model's max_position_embeddings = 128: it "
-                "was not made for positions beyond them; --training.seq_len"}));
+                "training.seq_len = 129 is more than the model's max_position_embeddings = 128: "
+                "the model was not made for positions beyond it; --training.seq_len"}));
   EXPECT_TRUE(plan_of_config(config({{"lr_scheduler.warmup_steps", "100"}})).warnings.empty());
   EXPECT_EQ(plan_of_config(config({{"lr_scheduler.warmup_steps", "101"}})).warnings,
             (std::vector<std::string>{

@@ -321,10 +321,10 @@ TEST_F(DeviceCommandTest, NcclThatCannotBeUsedIsRefusedAndAutoSaysWhyItIsGloo) {
                  "(process 0)");
   more_ = "SLUICE_SHARE_DEVICE=1 ";
   expect_refused(launched("nccl", 2),
-                 "it takes a GPU for each rank, and SLUICE_SHARE_DEVICE lets ranks share one");
+                 "it needs a GPU for each rank, but SLUICE_SHARE_DEVICE lets ranks share one");
   more_.clear();
   expect_refused(launched("nccl", 2, {"--parallelism.pipeline_parallel_degree=4"}),
-                 "it takes one rank a process, and here are 2");
+                 "it needs one rank per process, but each process has 2");
 
   const std::string differs =
       "if [ \"$RANK\" = 1 ]; then export SIMULATED_NCCL_VERSION=22908; fi; exec \"$0\" train "

@@ -212,7 +212,7 @@ TEST(DeferredStagesTest, RefusesModulesThatWouldNotBeWhatTheyAre) {
   const std::string reaches = refusal(layer_of<ReachesIntoItsTable>("b"));
   EXPECT_EQ(reaches.rfind("layer 'b' cannot be made without memory: ", 0), 0u) << reaches;
   EXPECT_TRUE(reaches.ends_with(
-      "say the device (torch::kCPU) of tensors whose memory its constructor reaches into"))
+      "give the device (torch::kCPU) of tensors whose memory its constructor accesses"))
       << reaches;
   LayerSpec ready = linear_layer("c", 2, 2);
   ready.make = [module = std::make_shared<torch::nn::LinearImpl>(2, 2)] { return module; };

@@ -413,7 +413,7 @@ TEST(ExecutorTest, RefusesABatchOfAnotherNumberOfMicrobatchesAndWakesTheOtherRan
   OneStage one(program_of("1F1B", 2, 4));
   Executor executor = one.executor();
   EXPECT_EQ(message_of([&] { executor.run_step(user_batches(1, 3, {2})[0]); }),
-            "the program has 4 microbatches, the batch 3 with 3 counts; rank 0, step 1");
+            "the program has 4 microbatches, but the batch has 3 with 3 counts; rank 0, step 1");
   ASSERT_TRUE(one.transports[1]->failure().has_value());
   EXPECT_EQ(one.transports[1]->failure()->kind, ErrorKind::kUsage);
 }
@@ -426,7 +426,7 @@ TEST(ExecutorTest, RefusesAnotherRanksStageOrTransport) {
     });
   };
   EXPECT_NE(make(0, {}, *one.transports[0]).find("stage 0 is missing"), std::string::npos);
-  EXPECT_NE(make(1, {&one.stage}, *one.transports[1]).find("stage 0 is another rank's"),
+  EXPECT_NE(make(1, {&one.stage}, *one.transports[1]).find("stage 0 belongs to another rank"),
             std::string::npos);
   EXPECT_NE(make(0, {&one.stage}, *one.transports[1]).find("the transport of rank 1 of 2"),
             std::string::npos);

@@ -484,7 +484,7 @@ TEST(StageTest, NamesABackwardWithoutItsForward) {
     stage.backward(4, {input_of(0)});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "backward without its forward; stage 1, microbatch 4");
+    EXPECT_STREQ(error.what(), "backward runs without its forward; stage 1, microbatch 4");
   }
   run_forward(stage, 0);
   EXPECT_THROW(stage.backward_weight(0), Error);

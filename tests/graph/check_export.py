@@ -272,7 +272,7 @@ class ExportTransformers(Tool):
         (path / "config.json").write_text('{"model_type": "not_a_model"}')
         code, said = self.run_tool("--model", str(path))
         self.assertEqual(code, 3, said)
-        self.assertIn("does not know this model", said)
+        self.assertIn("does not support this model", said)
 
 
 if __name__ == "__main__":

@@ -39,24 +39,25 @@ TEST(CheckRulesTest, SizesThatTheGraphHasPass) {
 
 TEST(CheckRulesTest, OthersAreRefusedByInputAndRule) {
   EXPECT_EQ(refusal({{"pixels", {4}}}),
-            "input 'pixels' has size 4 in dimension 0; the graph was exported for 3; input "
+            "input 'pixels' has size 4 in dimension 0, but the graph was exported for 3; input "
             "'pixels' [4]");
   EXPECT_EQ(
       refusal({{"ids", {2, 8}}, {"labels", {3, 16}}}),
-      "input 'labels' has size 3 in dimension 0; the graph was exported for s0, here 2; input "
+      "input 'labels' has size 3 in dimension 0, but the graph was exported for s0, here 2; input "
       "'ids' [2, 8], input 'labels' [3, 16]");
-  EXPECT_EQ(refusal({{"ids", {2, 8}}, {"labels", {2, 17}}}),
-            "input 'labels' has size 17 in dimension 1; the graph was exported for 2*s1, here 16; "
-            "input 'ids' [2, 8], input 'labels' [2, 17]");
+  EXPECT_EQ(
+      refusal({{"ids", {2, 8}}, {"labels", {2, 17}}}),
+      "input 'labels' has size 17 in dimension 1, but the graph was exported for 2*s1, here 16; "
+      "input 'ids' [2, 8], input 'labels' [2, 17]");
   EXPECT_EQ(refusal({{"ids", {65, 8}}}),
-            "size s0 is 65; the graph was exported for 2 to 64; input 'ids' [65, 8]");
+            "size s0 is 65, but the graph was exported for 2 to 64; input 'ids' [65, 8]");
   EXPECT_EQ(refusal({{"ids", {2, 1}}}),
-            "size s1 is 1; the graph was exported for at least 2; input 'ids' [2, 1]");
+            "size s1 is 1, but the graph was exported for at least 2; input 'ids' [2, 1]");
   EXPECT_EQ(refusal({{"ids", {2, 6}}}),
             "the sizes of the batch break the rule 'L['ids'].size()[1] % 4 == 0' of the exported "
             "graph; input 'ids' [2, 6]");
   EXPECT_EQ(refusal({{"ids", {2}}}),
-            "input 'ids' has 1 dimension; the graph was exported for 2; input 'ids' [2]");
+            "input 'ids' has 1 dimension, but the graph was exported for 2; input 'ids' [2]");
 }
 
 }  // namespace

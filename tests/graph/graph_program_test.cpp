@@ -279,17 +279,17 @@ TEST(GraphSizesTest, OtherSizesAreRefusedByName) {
   EXPECT_NO_THROW(
       program.run({at::ones({4, 3}), at::ones({4, 8}, at::kLong), at::ones({4})}, {}, {}));
   EXPECT_EQ(refusal({4, 5}, {4, 8}, {4}),
-            "input 'x' has size 5 in dimension 1; the graph was exported for 3");
+            "input 'x' has size 5 in dimension 1, but the graph was exported for 3");
   EXPECT_EQ(refusal({4, 3}, {5, 8}, {4}),
-            "input 'mask' has size 5 in dimension 0; the graph was exported for s0, here 4");
+            "input 'mask' has size 5 in dimension 0, but the graph was exported for s0, here 4");
   EXPECT_EQ(refusal({4, 3}, {4, 9}, {4}),
-            "input 'mask' has size 9 in dimension 1; the graph was exported for 2*s0, here 8");
+            "input 'mask' has size 9 in dimension 1, but the graph was exported for 2*s0, here 8");
   EXPECT_EQ(refusal({4, 3}, {4, 8}, {3}),
-            "value 'hidden' has size 3 in dimension 0; the graph was exported for s0, here 4");
+            "value 'hidden' has size 3 in dimension 0, but the graph was exported for s0, here 4");
   EXPECT_EQ(refusal({4, 3, 1}, {4, 8}, {4}),
-            "input 'x' has 3 dimensions; the graph was exported for 2");
+            "input 'x' has 3 dimensions, but the graph was exported for 2");
   EXPECT_EQ(refusal({4, 3}, {4, 8}, {4}, at::kInt),
-            "input 'mask' is int32; the graph was exported for int64");
+            "input 'mask' is int32, but the graph was exported for int64");
 }
 
 // ---- lifetime of values ----
@@ -698,13 +698,14 @@ TEST(GraphOperatorsTest, ArgumentsThatDoNotFitAreRefusedWhenTheyAreLoaded) {
     return error.fact();
   };
   EXPECT_EQ(refusal("aten.sum.dim_IntList", {{"self", kA}, {"dim", "rows"}}),
-            "argument 'dim' of 'aten.sum.dim_IntList' is 'rows'; the operator takes int[]?");
-  EXPECT_EQ(refusal("aten.gelu.default", {{"self", kA}, {"approximate", kA}}),
-            "argument 'approximate' of 'aten.gelu.default' is a tensor; the operator takes str");
+            "argument 'dim' of 'aten.sum.dim_IntList' is 'rows', but the operator takes int[]?");
+  EXPECT_EQ(
+      refusal("aten.gelu.default", {{"self", kA}, {"approximate", kA}}),
+      "argument 'approximate' of 'aten.gelu.default' is a tensor, but the operator takes str");
   EXPECT_EQ(refusal("aten.transpose.int", {{"self", kA}, {"dim0", 0}}),
             "'aten.transpose.int' lacks the argument 'dim1' of the operator");
   EXPECT_EQ(refusal("aten.neg.default", {{"self", kA}, {"alpha", 2}}),
-            "'aten.neg.default' has an argument 'alpha' that the operator does not know");
+            "'aten.neg.default' has an argument 'alpha' that the operator does not have");
 }
 
 TEST(GraphOperatorsTest, ANodeThatFailsIsNamed) {
@@ -731,7 +732,7 @@ TEST(GraphOperatorsTest, ArgumentsThatLibTorchDoesNotCheckAreChecked) {
   const at::Tensor heads = at::ones({1, 2, 8, 4});
   EXPECT_EQ(fails("aten.scaled_dot_product_attention.default", attention,
                   {heads, heads, at::ones({1, 2, 3, 4})}),
-            "there are 8 keys and 3 values");
+            "there are 8 keys, but 3 values");
   EXPECT_EQ(fails("aten._weight_norm.default", {{"v", kA}, {"g", kB}, {"dim", 0}},
                   {at::ones({4, 3}), at::ones({2, 1})}),
             "there are 2 lengths for 4 directions");
@@ -744,8 +745,8 @@ TEST(GraphOperatorsTest, ArgumentsThatLibTorchDoesNotCheckAreChecked) {
                   {"blank", 0}},
                  {at::zeros({6, 1, 5}), at::tensor({std::int64_t{1}, label}).reshape({1, 2})});
   };
-  EXPECT_EQ(ctc(5, 2), "a label is 5, there are 5 classes");
-  EXPECT_EQ(ctc(-1, 2), "a label is -1, there are 5 classes");
+  EXPECT_EQ(ctc(5, 2), "a label is 5, but there are 5 classes");
+  EXPECT_EQ(ctc(-1, 2), "a label is -1, but there are 5 classes");
   EXPECT_NO_THROW(
       results_of("aten.ctc_loss.IntList",
                  {{"log_probs", kA},
@@ -847,9 +848,9 @@ TEST(StridedViewTest, ThatReachesBeyondItsTensorIsRefusedWithItsNode) {
 TEST(StridedViewTest, OfATensorThatLiesOtherwiseThanAtExportIsRefused) {
   const at::Tensor x = at::arange(8, at::kFloat).view({2, 4});
   EXPECT_EQ(strided_refusal(x, {2}, {1}, {1, 2}),
-            "the tensor has the strides [4, 1], and at export had [1, 2]");
+            "the tensor has the strides [4, 1], but at export it had [1, 2]");
   EXPECT_EQ(strided_refusal(x.t(), {2}, {1}, {2, 1}),
-            "the tensor has the strides [1, 4], and at export had [2, 1]");
+            "the tensor has the strides [1, 4], but at export it had [2, 1]");
   const std::string gaps = "the elements of the tensor are not one piece of memory";
   EXPECT_EQ(strided_refusal(x.narrow(1, 0, 2), {2}, {1}, {4, 1}), gaps);
   EXPECT_EQ(strided_refusal(x.narrow(0, 0, 1).expand({2, 4}), {2}, {1}, {0, 1}), gaps);
@@ -880,7 +881,7 @@ TEST(StridedViewTest, OfSymbolicSizesIsCheckedAtEveryCall) {
     EXPECT_NE(error.fact().find("reaches beyond"), std::string::npos) << error.fact();
   }
   const Error error = error_of([&] { program.run({tensor(3).contiguous()}, {}, {}); });
-  EXPECT_NE(error.fact().find("the strides [3, 1], and at export had [1, 4]"), std::string::npos)
+  EXPECT_NE(error.fact().find("the strides [3, 1], but at export it had [1, 4]"), std::string::npos)
       << error.fact();
 }
 

@@ -126,12 +126,12 @@ TEST(LaunchEnvironmentTest, RefusesWhatSrunCannotMean) {
                  "SLURM_PROCID = '5' is not a whole number from 0 to 4");
   expect_refused(with(kSrun, {{"SLURM_LOCALID", "2"}}), "SLURM_LOCALID = '2'");
   expect_refused(with(kSrun, {{"SLURM_NODEID", "3"}}),
-                 "SLURM_STEP_TASKS_PER_NODE = '2(x2),1' says nothing of node 3");
+                 "SLURM_STEP_TASKS_PER_NODE = '2(x2),1' has no entry for node 3");
   expect_refused(with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "many"}}),
                  "SLURM_STEP_TASKS_PER_NODE = 'many'");
   expect_refused(with(kSrun, {{"SLURM_JOB_ID", ""}}), "SLURM_JOB_ID is not set, although srun");
   expect_refused(with(kSrun, {{"RANK", "2"}, {"WORLD_SIZE", "5"}}),
-                 "RANK = 2 contradicts srun, which says 3");
+                 "RANK = 2 contradicts srun, which sets 3");
   EXPECT_NO_THROW(read(with(kSrun, {{"RANK", "3"}, {"WORLD_SIZE", "5"}})));
 }
 

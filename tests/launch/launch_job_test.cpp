@@ -389,7 +389,7 @@ TEST_F(LaunchNodesTest, NodesThatDoNotFitAreRefused) {
   EXPECT_EQ(end(b), 2);
   EXPECT_EQ(end(a), 2) << errors();
   EXPECT_NE(text("second.err")
-                .find("machine 0 was started for 2 machines of 2 processes, this one for 2 "
+                .find("machine 0 was started for 2 machines of 2 processes, but this one for 2 "
                       "machines of 3 processes; "),
             std::string::npos)
       << text("second.err");

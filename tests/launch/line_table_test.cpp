@@ -107,7 +107,7 @@ TEST(LineTableTest, RefusesTwoWhoSayTheyAreTheSame) {
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->kind, ErrorKind::kUsage);
   EXPECT_TRUE(
-      failure->message.starts_with("two processes say that they are process 1: process 1, "
+      failure->message.starts_with("two processes joined as process 1: process 1, "
                                    "and process 1, pid 5; "))
       << failure->message;
 }

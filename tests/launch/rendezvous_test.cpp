@@ -192,7 +192,7 @@ TEST_F(RendezvousTest, RefusesAFolderThatIsNotThisUsersAlone) {
   const auto refused = [] {
     const Error error = test::error_of([] { join_job(here(0, 2, "name"), milliseconds(200)); });
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    EXPECT_EQ(error.fact(), "this folder is not this user's alone");
+    EXPECT_EQ(error.fact(), "this folder is not private to this user");
   };
   std::filesystem::create_directory(folder);
   ::chmod(folder.c_str(), 0755);
@@ -258,7 +258,7 @@ TEST_F(RendezvousTest, AProcessWithAnotherSecretDoesNotMeet) {
   refused =
       test::error_of([&] { join_job(apart(1, 2, port, "another secret"), milliseconds(1500)); });
   first.join();
-  EXPECT_EQ(refused->fact(), "the store of the job does not take this process's secret");
+  EXPECT_EQ(refused->fact(), "the store of the job rejects this process's secret");
   EXPECT_EQ(
       missing->fact(),
       "process 1 of 2 did not join within 1.5 s, and a peer with another secret was refused (from "

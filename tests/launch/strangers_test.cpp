@@ -40,7 +40,7 @@ TEST_F(StrangersTest, AWrongSecretGetsARandomNumberAndTheEnd) {
     const Error error =
         test::error_of([&] { StoreClient(server_.address(), wrong, milliseconds(5000)); });
     EXPECT_EQ(error.kind(), ErrorKind::kPeer);
-    EXPECT_EQ(error.fact(), "the store of the job does not take this process's secret");
+    EXPECT_EQ(error.fact(), "the store of the job rejects this process's secret");
   }
   Stranger stranger(server_.address());
   stranger.say(std::string(kMaxGreeting, 'x'));
@@ -85,7 +85,7 @@ TEST_F(StrangersTest, AServerWithoutTheSecretIsFound) {
     StoreClient({"127.0.0.1", local_port(listener)}, kSecret, milliseconds(5000));
   });
   EXPECT_EQ(error.kind(), ErrorKind::kPeer);
-  EXPECT_EQ(error.fact(), "what listens there does not know the secret of the job");
+  EXPECT_EQ(error.fact(), "the program that listens there does not have the secret of the job");
   liar.join();
 }
 

@@ -181,7 +181,7 @@ TEST(ChunkTest, NamesALayerWhoseShapeFunctionForgetsAValue) {
   layer.shapes = [](const std::vector<TensorMeta>& read) { return read; };
   const Chunk chunk({layer}, 0, {"hidden"}, {"x"});
   const std::string message = message_of([&] { chunk.output_metas({{{2, 3}, at::kFloat}}, {}); });
-  EXPECT_NE(message.find("layer 'a' gives 1 shapes and writes 2 values"), std::string::npos)
+  EXPECT_NE(message.find("layer 'a' gives 1 shapes, but writes 2 values"), std::string::npos)
       << message;
 }
 
@@ -211,7 +211,7 @@ TEST(ChunkTest, RefusesAnotherNumberOfResultsThanDeclared) {
   const std::string message = message_of([&] {
     chunk.forward({{"hidden", at::ones({1})}}, {}, 0, 1, 0);
   });
-  EXPECT_NE(message.find("layer 'a' returned 1 values and declares 2"), std::string::npos)
+  EXPECT_NE(message.find("layer 'a' returned 1 values, but declares 2"), std::string::npos)
       << message;
 }
 

@@ -146,7 +146,7 @@ TEST(DescribeTest, RefusesABatchWithoutRowsAndValuesThatNobodyWrites) {
   EXPECT_EQ(refusal({}), "the batch has no inputs");
   EXPECT_EQ(refusal({{"x", {{}, at::kFloat}}}), "'x' has no rows");
   EXPECT_EQ(refusal({{"x", {{4, kModelWidth}, at::kFloat}}, {"y", {{3, kModelWidth}, at::kFloat}}}),
-            "'y' has 3 rows, 'x' has 4");
+            "'y' has 3 rows, but 'x' has 4");
   EXPECT_EQ(refusal({{"z", {{4, kModelWidth}, at::kFloat}}}),
             "layer 'first' reads 'x', which no earlier layer writes");
 }

@@ -227,16 +227,16 @@ TEST(SlicedParametersTest, WhatIsNoPartOfTheParameterIsRefused) {
   const at::Tensor value = at::zeros({2, 2});
   const ParameterSlices half = {.global_shape = {4, 2}, .split = {{.dim = 0}}, .slices = {0, 1, 2}};
   expect(refusal(at::zeros({3, 2}), half),
-         "slices 0 to 1 of 2 of [4, 2] are [2, 2], and its tensor is [3, 2]");
+         "slices 0 to 1 of 2 of [4, 2] are [2, 2], but its tensor is [3, 2]");
   ParameterSlices wrong = half;
   wrong.split->dim = 2;
-  expect(refusal(value, wrong), "along dimension 2 of [4, 2]");
+  expect(refusal(value, wrong), "along dimension 2, but its shape is [4, 2]");
   wrong = half;
   wrong.split->sections = {1, 2};
-  expect(refusal(value, wrong), "not all of dimension 0");
+  expect(refusal(value, wrong), "do not add up to dimension 0");
   wrong = half;
   wrong.slices = {2, 3, 2};
-  expect(refusal(value, wrong), "slices 2 to 3 are none of 2");
+  expect(refusal(value, wrong), "slices 2 to 3 are not a range of 2 slices");
   expect(refusal(value, {.global_shape = {2, 2}, .slices = {0, 2, 2}, .summed = {Axis::kTp}}),
          "one variable stands for slices 0 to 2");
   LayerSpec layer = holding(value, half);

@@ -162,12 +162,12 @@ TEST(AttentionInputsTest, PositionsHaveTheAnglesOfTheTable) {
 TEST(AttentionInputsTest, OtherSizesThanThoseOfTheIdsAreRefused) {
   AttentionInputs inputs;
   const at::Tensor short_mask = at::zeros({2, 3}, at::kLong);
-  EXPECT_EQ(
-      test::message_of([&] {
-        inputs.mask({short_mask, {}}, queries(2, 4), {});
-      }),
-      "attention_mask is int64[2, 3] for 2 rows of 4 tokens; values of the batch; give it the "
-      "sizes of input_ids");
+  EXPECT_EQ(test::message_of([&] {
+              inputs.mask({short_mask, {}}, queries(2, 4), {});
+            }),
+            "attention_mask is int64[2, 3], but the batch has 2 rows of 4 tokens; values of the "
+            "batch; give it the "
+            "sizes of input_ids");
   const at::Tensor few = at::zeros({1, 4}, at::kLong);
   EXPECT_NE(test::message_of([&] {
               inputs.mask({{}, few}, queries(2, 4), {});

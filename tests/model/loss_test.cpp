@@ -82,8 +82,9 @@ TEST(CausalLmLossTest, RefusesLabelsOfAnotherShape) {
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    EXPECT_NE(std::string(error.what()).find("logits are float32[2, 4, 5], labels int64[2, 3]"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(error.what()).find("logits are float32[2, 4, 5], but labels are int64[2, 3]"),
+        std::string::npos)
         << error.what();
   }
 }

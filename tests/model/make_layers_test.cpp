@@ -323,18 +323,18 @@ TEST(MakeLayersTest, RefusesWhatTheModelCannotTake) {
   };
   const ModelSpec gpt2 = spec_of("models/gpt2");
   EXPECT_EQ(message_of(gpt2, batch_of(1, 65, 256)),
-            "sequences have 65 tokens, the model has 64 positions; transformer.wpe; lower "
+            "sequences have 65 tokens, but the model has 64 positions; transformer.wpe; lower "
             "`seq_len`");
   Values batch = batch_of(1, 4, 256);
   batch.set("input_ids", at::full({1, 4}, 256, at::kLong));
   EXPECT_EQ(message_of(gpt2, batch),
-            "token ids reach from 256 to 256, the embedding has 256 rows; input_ids; use the "
+            "token ids reach from 256 to 256, but the embedding has 256 rows; input_ids; use the "
             "tokenizer of this model");
   batch = batch_of(1, 4, 256);
   batch.set("labels", at::full({1, 4}, 300, at::kLong));
-  EXPECT_NE(
-      message_of(gpt2, batch).find("labels reach from 300 to 300, the vocabulary has 256 tokens"),
-      std::string::npos);
+  EXPECT_NE(message_of(gpt2, batch)
+                .find("labels reach from 300 to 300, but the vocabulary has 256 tokens"),
+            std::string::npos);
   ModelSpec unknown = gpt2;
   unknown.family = "lama";
   try {

@@ -168,12 +168,13 @@ TEST(FusedAttentionTest, RefusesShapesAndDocumentsThatDoNotFit) {
             "q [2, 10, 4, 16], k [2, 10, 3, 16] and v [2, 10, 3, 16] do not fit; fused_attention; "
             "give q [B, L, H, E] and k, v [B, L, G, E], H a multiple of G");
   EXPECT_EQ(what(in[1], {.window = -1}),
-            "a negative window or cap; fused_attention; give 0 for none");
+            "the window or the cap is negative; fused_attention; give 0 for none");
   EXPECT_EQ(what(in[1], {.first_key = documents().flip(1)}),
             "first_key is not ascending within [0, l]; fused_attention; give each token the first "
             "token of its document");
   EXPECT_EQ(what(in[1], {.first_key = at::zeros({2, 10})}),
-            "first_key [2, 10] of type Float; fused_attention; give int64 or int32 [B, L]");
+            "first_key has the sizes [2, 10] and the type Float; fused_attention; give int64 or "
+            "int32 [B, L]");
 }
 
 at::Tensor exact_rms_norm(const Tensors& in, double offset) {

@@ -165,7 +165,7 @@ def worker(rank, port, expected):
 
     order = sluice.schedule("Interleaved1F1B", RANKS, MICROBATCHES)
     refused(lambda: sluice.torch.load(stages_on(rank, [0, 1, 1, 0]), MICROBATCHES, loss_of, order), "the order has stages")
-    refused(lambda: sluice.torch.load(stages_on(rank, [0, 1, 0, 1]), 5, loss_of, order), "of 6 microbatches, not 5")
+    refused(lambda: sluice.torch.load(stages_on(rank, [0, 1, 0, 1]), 5, loss_of, order), "the order has 6 microbatches, not 5; search with 5")
     wrong = sluice.read("0F0,0B0,0F1,0B1\n1B0,1F0,1F1,1B1\n")
     refused(lambda: sluice.torch.load(stages_on(rank, [0, 1]), 2, loss_of, wrong), "does not hold")
     refused(lambda: sluice.torch.costs(sluice.torch.StageTimer(schedule)), "no action was timed")

@@ -302,13 +302,13 @@ TEST(ParallelLayersTest, RefuseWhatTheyCannotDivide) {
   expect_error(ErrorKind::kUsage, "this rank's slices have 90", [&] {
     down(at::ones({1, 4, kHidden}));
   });
-  expect_error(ErrorKind::kUsage, "3 parts for 4 slices",
+  expect_error(ErrorKind::kUsage, "3 parts are given for 4 slices",
                [&] { reduce_from(std::vector<at::Tensor>(3, at::ones({2})), tp); });
   ParallelEmbedding embed(kVocabulary, kHidden, tp);
-  expect_error(ErrorKind::kInput, "id 101 in a table of 101 rows", [&] {
+  expect_error(ErrorKind::kInput, "id 101 is not in the table, which has 101 rows", [&] {
     embed(at::full({1, 1}, 101, at::kLong));
   });
-  expect_error(ErrorKind::kInput, "label 101 of 101 classes", [&] {
+  expect_error(ErrorKind::kInput, "label 101 is not one of 101 classes", [&] {
     parallel_cross_entropy(at::ones({1, 101}), at::full({1}, 101, at::kLong), 101, tp);
   });
   expect_error(ErrorKind::kUsage, "create_graph", [&] {

@@ -210,7 +210,7 @@ TEST(ParallelizeModuleTest, RefusesWhatItWouldGetWrong) {
     return std::vector<at::Tensor>{
         at::matmul(read[0], module.as<torch::nn::LinearImpl>()->weight.t())};
   };
-  expect("the forward has not read 'head.", refusal(reads_otherwise, kTable, true));
+  expect("the forward has not read the divided 'head.", refusal(reads_otherwise, kTable, true));
 
   const auto behind_products = [](auto drop) {
     std::vector<LayerSpec> layers = two_layer_model();
@@ -225,8 +225,8 @@ TEST(ParallelizeModuleTest, RefusesWhatItWouldGetWrong) {
       refusal(behind_products([](const at::Tensor& x) { return at::alpha_dropout(x, 0.5, true); }),
               kTable, true));
   expect(
-      "dropout of [16, 52], of which columns or heads of this rank's 4 slices cannot be told, "
-      "behind a product by columns that gave [2, 8, 52]",
+      "a dropout of [16, 52] has columns or heads that cannot be assigned to this rank's 4 slices: "
+      "the product by columns before it gave [2, 8, 52]",
       refusal(behind_products([](const at::Tensor& x) {
                 return at::dropout(x.flatten(0, 1), 0.5, true).view(x.sizes());
               }),

@@ -147,7 +147,7 @@ TEST(SameCallsTest, RanksThatMakeTheSameCallsHaveNoError) {
 
 TEST(SameCallsTest, ACallThatOneLeavesOutIsNamedWithTheNextOfIt) {
   expect_named(Wrong::kSkipsAForward,
-               {"the members of a group call different things: 0F0 blocks.0.down ",
+               {"the members of a group make different calls: 0F0 blocks.0.down ",
                 " over tp: all_reduce of float32[2, 4, 8] in a tree on rank 0, but 0F0 blocks.1 ",
                 " on rank 1; rank ", ", group of ranks 0, 1; "});
 }

@@ -300,7 +300,7 @@ TEST(DataParallelPlanTest, RefusesWhatDoesNotFillEvenly) {
   EXPECT_EQ(refusal({.data_parallel = {.degree = 0}}),
             "`data_parallel.degree` = 0; `data_parallel.degree`; give at least 1");
   EXPECT_EQ(refusal({.data_parallel = {.degree = 1 << 30}}),
-            "`data_parallel.degree` = 1073741824 is more replicas than sluice counts; "
+            "`data_parallel.degree` = 1073741824 is more replicas than sluice supports; "
             "`data_parallel.degree`; give at most 65536");
   EXPECT_EQ(refusal({.num_microbatches = 4, .data_parallel = {.degree = 3, .shards = 4}}),
             "`data_parallel.shards` = 4 is not a multiple of `data_parallel.degree` = 3; "
@@ -312,7 +312,8 @@ TEST(DataParallelPlanTest, RefusesWhatDoesNotFillEvenly) {
             "`data_parallel.shards` = 4 does not divide the 1 microbatches of all replicas; "
             "`data_parallel.shards`; the nearest is 4 microbatches a replica");
   EXPECT_EQ(refusal({.data_parallel = {.shards = -1}}),
-            "`data_parallel.shards` = -1; `data_parallel.shards`; 0 is as many as the replicas");
+            "`data_parallel.shards` = -1; `data_parallel.shards`; give 0 for as many shards as "
+            "replicas, or more");
 }
 
 TEST(DataParallelPlanTest, RefusesOptionsThatExcludeEachOther) {
@@ -347,11 +348,12 @@ TEST(DataParallelPlanTest, AScheduleOfOnesOwnReducesAsTheOptionsSay) {
   EXPECT_EQ(row_text(plan_of(options("0F0,0B0,0REDUCE_GRAD\n")), 0),
             "0F0 0B0 0REDUCE_GRAD REDUCE_LOSS 0PARTIAL_NORM REDUCE_NORM 0UPDATE");
   EXPECT_EQ(refusal(options("0F0,0B0,0REDUCE_GRAD0\n")),
-            "the schedule holds REDUCE_GRAD of single microbatches; `own_schedule`; "
-            "`data_parallel.per_microbatch` = true, or leave it out of the schedule");
+            "the schedule holds REDUCE_GRAD of single microbatches, but gradients are reduced once "
+            "a step; `own_schedule`; set `data_parallel.per_microbatch` = true, or leave these "
+            "actions out of the schedule");
   EXPECT_EQ(refusal(options("0UNSHARD,0F0,0B0,0RESHARD\n")),
-            "the schedule holds UNSHARD, but parameters are not sharded; `own_schedule`; "
-            "`data_parallel.zero3` = true, or leave it out of the schedule");
+            "the schedule holds UNSHARD, but parameters are not sharded; `own_schedule`; set "
+            "`data_parallel.zero3` = true, or leave these actions out of the schedule");
 }
 
 // ---- memory ----

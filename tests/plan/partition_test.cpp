@@ -59,7 +59,7 @@ TEST(PartitionTest, AutomodelRefusesAModelThatEndsWithItsLayers) {
   ModelSpec model = model_spec_of_blocks(4);
   model.layers.resize(5);
   EXPECT_NE(refusal(model, {.convention = "automodel", .num_ranks = 2})
-                .find("does not know the structure of this model"),
+                .find("does not support the structure of this model"),
             std::string::npos);
 }
 

@@ -50,8 +50,8 @@ TEST(PlanPipelineTest, WarnsOfRanksWithoutANumberOfMicrobatches) {
   };
   EXPECT_EQ(
       warnings({.num_ranks = 4}),
-      std::vector<std::string>{"`num_microbatches` is not given, so that a step has one, and the "
-                               "4 ranks work one after the other: give at least 4"});
+      std::vector<std::string>{"`num_microbatches` is not given, so a step has one microbatch and "
+                               "the 4 ranks work one after the other: give at least 4"});
   EXPECT_TRUE(warnings({.num_ranks = 4, .num_microbatches = 1}).empty());
   EXPECT_TRUE(warnings({.num_ranks = 1}).empty());
   EXPECT_TRUE(warnings({.own_schedule = parse_schedule_csv(kOwn, "own.csv")}).empty());
@@ -133,7 +133,7 @@ TEST(PlanPipelineTest, RefusesPatternsThatMatchNothingAndAModelWithoutAnythingTo
             "\"*norm*\"");
   const Error error =
       test::error_of([] { plan_pipeline(model_spec_of_blocks(4), {.trainable = {"*.bias"}}); });
-  EXPECT_NE(std::string(error.what()).find("requires_grad, in LayerSpec::make"), std::string::npos);
+  EXPECT_NE(std::string(error.what()).find("requires_grad in LayerSpec::make"), std::string::npos);
 }
 
 // Layers a and b write values that c, on the next stage, joins.
@@ -243,14 +243,13 @@ TEST(PlanPipelineTest, RefusesCountsThatAScheduleOfOnesOwnDoesNotHave) {
   const Schedule own = parse_schedule_csv(kOwn, "own.csv");
   EXPECT_EQ(
       refusal({.num_ranks = 3, .own_schedule = own}),
-      "the schedule own.csv has 2 ranks, but `num_ranks` = 3; `own_schedule`; `num_ranks` = 2");
+      "the schedule own.csv has 2 ranks, but `num_ranks` = 3; `own_schedule`; set `num_ranks` = 2");
   EXPECT_EQ(refusal({.own_schedule = own, .num_microbatches = 4}),
             "the schedule own.csv has 2 microbatches, but `num_microbatches` = 4; `own_schedule`; "
-            "`num_microbatches` = 2");
-  EXPECT_EQ(
-      refusal({.own_schedule = own, .partition = {.placement = Placement::kV}}),
-      "`own_schedule` and `stage_to_rank` exclude each other; `own_schedule`; the schedule has its "
-      "stages on ranks [0, 1]");
+            "set `num_microbatches` = 2");
+  EXPECT_EQ(refusal({.own_schedule = own, .partition = {.placement = Placement::kV}}),
+            "`own_schedule` and `stage_to_rank` exclude each other; `own_schedule`; leave "
+            "`stage_to_rank` out: the schedule places its stages on ranks [0, 1]");
 }
 
 TEST(PlanPipelineTest, RefusesAScheduleThatCannotComplete) {
@@ -268,14 +267,14 @@ TEST(PlanPipelineTest, ErrorsNameOptions) {
   EXPECT_EQ(refusal({.num_ranks = 2, .num_microbatches = 0}),
             "the number of microbatches is 0; give at least 1");
   EXPECT_EQ(refusal({.num_ranks = 2, .partition = {.num_ranks = 4}}),
-            "the partition is for 4 ranks, the pipeline has 2 ranks; `partition`; leave "
+            "the partition is for 4 ranks, but the pipeline has 2 ranks; `partition`; leave "
             "`partition.num_ranks` out");
   EXPECT_EQ(refusal({.num_ranks = 2,
                      .schedule = "Interleaved1F1B",
                      .partition = {.placement = Placement::kV}}),
             "the schedule Interleaved1F1B places its stages on ranks [0, 1, 0, 1], not "
-            "[0, 1, 1, 0]; `stage_to_rank`; `schedule` = \"ZBVZeroBubble\" or \"DualPipeV\", no "
-            "`stage_to_rank`, or a schedule of your own by `own_schedule`");
+            "[0, 1, 1, 0]; `stage_to_rank`; set `schedule` = \"ZBVZeroBubble\" or \"DualPipeV\", "
+            "leave `stage_to_rank` out, or give a schedule of your own by `own_schedule`");
   EXPECT_EQ(refusal({.num_ranks = 2, .partition = {.split_points = {"layers.1"}}}),
             "unknown name 'layers.1' in the split points; `partition`; 'layers.1' is a name of "
             "convention torchtitan: set `partition_convention` to that, or write 'model.layers.1'");
@@ -284,9 +283,9 @@ TEST(PlanPipelineTest, ErrorsNameOptions) {
 TEST(PlanPipelineTest, WarnsOfSequencesThatTheModelWasNotMadeFor) {
   EXPECT_TRUE(plan_pipeline(model_of("llama_untied"), {.seq_len = 128}).warnings.empty());
   EXPECT_EQ(plan_pipeline(model_of("llama_untied"), {.seq_len = 129}).warnings,
-            (std::vector<std::string>{"`seq_len` = 129 is more than the model's "
-                                      "max_position_embeddings = 128: it was not made for "
-                                      "positions beyond them"}));
+            (std::vector<std::string>{
+                "`seq_len` = 129 is more than the model's "
+                "max_position_embeddings = 128: the model was not made for positions beyond it"}));
 }
 
 TEST(PlanPipelineTest, PredictsEveryRank) {

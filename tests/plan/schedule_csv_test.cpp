@@ -104,8 +104,9 @@ TEST(ScheduleCsvTest, LeavesStagesThatNoRowOrMapNamesWithoutARank) {
 }
 
 TEST(ScheduleCsvTest, RefusesAMapOfRanksThatCannotBe) {
-  EXPECT_NE(refusal("0F0\n", {0, -1}).find("2 stage-to-rank map names rank -1"), std::string::npos);
-  EXPECT_NE(refusal("0F0\n", {2147483647}).find("2 stage-to-rank map"), std::string::npos);
+  EXPECT_NE(refusal("0F0\n", {0, -1}).find("2 the stage-to-rank map names rank -1"),
+            std::string::npos);
+  EXPECT_NE(refusal("0F0\n", {2147483647}).find("2 the stage-to-rank map"), std::string::npos);
 }
 
 TEST(ScheduleCsvTest, RefusesNumbersThatAreOutOfProportion) {

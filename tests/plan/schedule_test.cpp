@@ -139,7 +139,7 @@ TEST(Interleaved1F1BTest, SpreadsARemainderOverTheFirstRounds) {
 
 TEST(DualPipeVTest, RefusesFewerMicrobatchesThanStages) {
   EXPECT_EQ(refusal("DualPipeV", {4, 2, 7}),
-            "DualPipeV needs at least as many microbatches as stages: 8, got 7; use more "
+            "DualPipeV needs at least as many microbatches as stages, 8, but got 7; use more "
             "microbatches, or ZBVZeroBubble");
   EXPECT_EQ(refusal("DualPipeV", {4, 2, 8}), "");
 }

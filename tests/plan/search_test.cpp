@@ -168,7 +168,7 @@ TEST(SearchTest, RefusesCostsOfAnotherNumberOfStages) {
   const Costs costs = random_costs(random, 3, false);
   EXPECT_NE(test::message_of([&] {
               search_schedule(make_stage_map(Placement::kLoop, 2, 2), 4, costs);
-            }).find("the costs are of 3 stages, not 2"),
+            }).find("the costs are for 3 stages, but the stage map has 2"),
             std::string::npos);
   ScheduleQuestion question;
   question.num_ranks = 2;

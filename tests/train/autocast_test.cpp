@@ -168,7 +168,7 @@ TEST(AutocastTest, RefusesEveryTypeButBfloat16) {
                     [](Pipeline& pipeline) { pipeline.train_step(batch_of(1)); }, options);
               }),
               std::string("autocast to ") + (type == at::kHalf ? "float16" : "float32") +
-                  "; RunOptions::autocast; give at::kBFloat16, or "
+                  " is not supported; RunOptions::autocast; give at::kBFloat16, or "
                   "nothing");
   }
 }

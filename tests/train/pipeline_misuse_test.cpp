@@ -78,7 +78,7 @@ TEST_F(PipelineMisuseTest, Inputs) {
        }},
       {ErrorKind::kUsage, {"'y' is missing"}, [&](Pipeline& p) { p.train_step({x}); }},
       {ErrorKind::kUsage,
-       {"3 inputs are given, the model has 2"},
+       {"3 inputs are given, but the model has 2"},
        [&](Pipeline& p) {
          p.train_step({x, y, y});
        }},
@@ -111,7 +111,7 @@ TEST_F(PipelineMisuseTest, Inputs) {
          p.train_step({Input::split(x, 2), y});
        }},
       {ErrorKind::kUsage,
-       {"rows of 'x' are 23 long together, the tensor 24"},
+       {"rows of 'x' have a total length of 23, but the tensor has 24"},
        [&](Pipeline& p) {
          p.train_step({Input::ragged(x, std::vector<std::int64_t>(23, 1)), y});
        }},
@@ -161,7 +161,7 @@ TEST_F(PipelineMisuseTest, Inputs) {
 TEST_F(PipelineMisuseTest, RanksThatDiffer) {
   expect_refused({
       {ErrorKind::kUsage,
-       {"fall into microbatches that count otherwise", "train_step on rank"},
+       {"have microbatches with different counts", "train_step on rank"},
        [&](Pipeline& p) {
          const std::int64_t rows = p.rank() == 0 ? 24 : 16;
          p.train_step({x.slice(0, 0, rows), y.slice(0, 0, rows)});
@@ -240,7 +240,7 @@ TEST_F(PipelineMisuseTest, CallsWithinAStep) {
     meddler.call = call;
     meddler.pipeline = nullptr;
     expect_refused({{ErrorKind::kUsage,
-                     {"Pipeline::" + name + " within a step",
+                     {"Pipeline::" + name + " was called within a step",
                       "Pipeline::train_step has not returned", "call it between steps"},
                      [&](Pipeline& p) {
                        if (p.rank() == 0) meddler.pipeline = &p;
@@ -256,7 +256,7 @@ TEST_F(PipelineMisuseTest, CallsOnAnotherThread) {
   run(model, layout("1F1B", 1), [&](Pipeline& pipeline) {
     std::string said;
     std::thread([&] { said = message_of([&] { pipeline.train_step({x, y}); }); }).join();
-    EXPECT_NE(said.find("Pipeline::train_step on a thread that is not the pipeline's"),
+    EXPECT_NE(said.find("Pipeline::train_step was called on a thread that is not the pipeline's"),
               std::string::npos)
         << said;
     // The body of the inner run uses the outer run's pipeline.
@@ -439,7 +439,8 @@ TEST_F(LoggedMisuseTest, AnOptimizerOfAnotherModuleOnOneRankIsSaidOnce) {
   const torch::nn::Sequential other = make_net();
   run(model, layout("1F1B", 1), trained_with([&] { return other->parameters(); }, {x, y}));
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("an optimizer of another module's trains nothing"), std::string::npos)
+  EXPECT_NE(said[0].find("an optimizer of another module's parameters trains nothing"),
+            std::string::npos)
       << said[0];
 }
 
@@ -452,7 +453,7 @@ TEST_F(PipelineMisuseTest, ParametersAndOptimizers) {
          p.check(torch::optim::SGD(mine->parameters(), torch::optim::SGDOptions(0.1)));
        }},
       {ErrorKind::kUsage,
-       {"one of this rank's pipeline"},
+       {"not belong to this rank's pipeline"},
        [&](Pipeline& p) {
          p.check(torch::optim::SGD(net->parameters(), torch::optim::SGDOptions(0.1)));
        }},
@@ -462,10 +463,10 @@ TEST_F(PipelineMisuseTest, ParametersAndOptimizers) {
          p.load_state_dict({{"0.weigth", x}});
        }},
       {ErrorKind::kUsage,
-       {"a divisor of 0", "Pipeline::scale_grads_by_divisor", "1e-30 to 1e+30"},
+       {"the divisor is 0", "Pipeline::scale_grads_by_divisor", "1e-30 to 1e+30"},
        [&](Pipeline& p) { p.scale_grads_by_divisor(0); }},
       {ErrorKind::kUsage,
-       {"a divisor of -1", "train_step"},
+       {"the divisor is -1", "train_step"},
        [&](Pipeline& p) {
          p.train_step({x, y}, {.scale = {{GradientScale::kDivisor, -1}}});
        }},
@@ -475,7 +476,7 @@ TEST_F(PipelineMisuseTest, ParametersAndOptimizers) {
 TEST_F(PipelineMisuseTest, Gradients) {
   expect_refused({
       {ErrorKind::kUsage,
-       {"a largest norm of -1", "Pipeline::clip_grad_norm"},
+       {"the largest norm is -1", "Pipeline::clip_grad_norm"},
        [&](Pipeline& p) { p.clip_grad_norm(-1); }},
       {ErrorKind::kUsage,
        {"gradients are switched off", "Pipeline::train_step", "NoGradGuard"},
@@ -484,7 +485,7 @@ TEST_F(PipelineMisuseTest, Gradients) {
          p.train_step({x, y});
        }},
       {ErrorKind::kUsage,
-       {"a scale of gradients, of which there are none", "Pipeline::eval_step"},
+       {"a scale of gradients is given, but there are no gradients", "Pipeline::eval_step"},
        [&](Pipeline& p) {
          p.eval_step({x, y}, {.scale = GradientScale::kSumOfMeans});
        }},
@@ -494,23 +495,24 @@ TEST_F(PipelineMisuseTest, Gradients) {
     return error_of([&] { run(model, plan, nothing, options); });
   };
   expect_parts(refusal({.threads_per_rank = -3}), ErrorKind::kUsage,
-               {"-3 threads a rank", "RunOptions::threads_per_rank"});
+               {"a rank cannot have -3 threads", "RunOptions::threads_per_rank"});
   expect_parts(refusal({.scale = {GradientScale::kDivisor, 0}}), ErrorKind::kUsage,
-               {"a divisor of 0", "RunOptions::scale"});
+               {"the divisor is 0", "RunOptions::scale"});
   expect_parts(refusal({.reduction = {.per_microbatch = true}}), ErrorKind::kUsage,
-               {"per_microbatch without a hook", "RunOptions::reduction"});
+               {"per_microbatch is set without a hook", "RunOptions::reduction"});
   PipelineOptions own;
   own.own_schedule = parse_schedule_csv("0F0,0F1,0B0,0B1,0REDUCE_GRAD\n", "own.csv");
   const auto reduce = [](int, std::optional<int>, const auto&) {};
   expect_parts(refusal({.reduction = {.reduce = reduce, .per_microbatch = true}}, own),
-               ErrorKind::kUsage, {"the schedule has '0REDUCE_GRAD', per_microbatch is on"});
+               ErrorKind::kUsage, {"the schedule has '0REDUCE_GRAD', but per_microbatch is on"});
   EXPECT_NO_THROW(run(model, own, [&](Pipeline& p) { p.train_step({x, y}); }));
   expect_parts(error_of([&] {
                  PipelineOptions options = layout("1F1B", 2);
                  options.trainable = {"7.*"};
                  run(model, options, nothing);
                }),
-               ErrorKind::kUsage, {"the plan does not know the parameters", "requires_grad"});
+               ErrorKind::kUsage,
+               {"the parameters of layer", "are not in the plan", "requires_grad"});
 }
 
 TEST_F(PipelineMisuseTest, ParametersThatAreReplacedMovedOrUnfrozen) {
@@ -583,7 +585,7 @@ TEST_F(PipelineMisuseTest, Models) {
       {"auxiliary loss 'more' must be one floating-point number", "[3, 24]"}, [&](Model& m) {
         writes_more(m, [](const at::Tensor& in) { return std::vector<at::Tensor>{in}; });
       });
-  expect_refused_model({"layer '1' returned 1 values and declares 2"}, [&](Model& m) {
+  expect_refused_model({"layer '1' returned 1 values, but declares 2"}, [&](Model& m) {
     writes_more(m, [](const at::Tensor&) { return std::vector<at::Tensor>{}; });
   });
   EXPECT_THROW(from_sequential(torch::nn::Sequential()), Error);

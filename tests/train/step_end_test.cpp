@@ -413,11 +413,11 @@ TEST(StepEndTest, TheStepOfTheWeightsIsThatOfTheCheckpointThatWasLoaded) {
 
 TEST(StepEndTest, OptimizerOptionsThatDifferBetweenRanksAreRefusedOnEveryRank) {
   const std::vector<std::pair<OptimizerOptions, std::string>> others = {
-      {{.kind = OptimizerKind::kSgd}, "`OptimizerOptions::kind` is AdamW on rank 0, and SGD"},
-      {{.betas = {0.9, 0.5}}, "`OptimizerOptions::betas` is 0.9, 0.95 on rank 0, and 0.9, 0.5"},
-      {{.weight_decay = 0}, "`OptimizerOptions::weight_decay` is 0.1 on rank 0, and 0 on rank 1"},
-      {{.no_decay = {"*"}}, "`OptimizerOptions::no_decay` is '' on rank 0, and '*' on rank 1"},
-      {{.max_norm = 2}, "`OptimizerOptions::max_norm` is 1 on rank 0, and 2 on rank 1"}};
+      {{.kind = OptimizerKind::kSgd}, "`OptimizerOptions::kind` is AdamW on rank 0, but SGD"},
+      {{.betas = {0.9, 0.5}}, "`OptimizerOptions::betas` is 0.9, 0.95 on rank 0, but 0.9, 0.5"},
+      {{.weight_decay = 0}, "`OptimizerOptions::weight_decay` is 0.1 on rank 0, but 0 on rank 1"},
+      {{.no_decay = {"*"}}, "`OptimizerOptions::no_decay` is '' on rank 0, but '*' on rank 1"},
+      {{.max_norm = 2}, "`OptimizerOptions::max_norm` is 1 on rank 0, but 2 on rank 1"}};
   for (const auto& [other, said] : others) {
     std::atomic<int> num_refused = 0;
     const Error error = error_of([&, &other = other, &said = said] {

@@ -127,7 +127,7 @@ TEST(StepNormTest, UsesOfOtherSlicesAreRefused) {
     });
   });
   EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-  EXPECT_NE(std::string(error.what()).find("'a.weight' are not of the same slices"),
+  EXPECT_NE(std::string(error.what()).find("'a.weight' do not have the same slices"),
             std::string::npos)
       << error.what();
 }

@@ -574,7 +574,8 @@ TEST(TrainerTest, RefusesAxesOverWhichItDoesNotAddGradients) {
   const Error error = error_of([&] { run_training(run); });
   EXPECT_EQ(error.kind(), ErrorKind::kInternal);
   EXPECT_EQ(error.fact(),
-            "the mesh has 4 ranks, 1 pipeline of it 2: gradients are not added over other axes");
+            "the mesh has 4 ranks, but only 1 pipeline of size 2: gradients are not added over "
+            "other axes");
 }
 
 // ---- not finite ----

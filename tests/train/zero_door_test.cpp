@@ -426,7 +426,7 @@ TEST(ZeroDoorTest, OptimizersThatNeedMoreThanElementsAreRefusedByName) {
   for (const Shards shards : kAll)
     expect_in(refusal({1, 2, shards}, lbfgs), "LBFGS needs a closure");
   for (const Shards shards : {Shards::kZero1, Shards::kZero3})
-    expect_in(refusal({1, 2, shards}, of_rows), "not known to go element by element");
+    expect_in(refusal({1, 2, shards}, of_rows), "not known to update element by element");
   run(wide_mlp(), options_of({1, 2}), of_rows);  // any optimizer works with whole parameters
 }
 
@@ -438,7 +438,7 @@ TEST(ZeroDoorTest, OtherTensorsThanTheBlocksAreRefused) {
     pipeline.step(optimizer);
   };
   const std::string text = refusal({1, 2, Shards::kZero1}, of_whole);
-  expect_in(text, "not one of this rank's pipeline");
+  expect_in(text, "not belong to this rank's pipeline");
   expect_in(text, "this replica's own blocks");
   run(wide_mlp(), options_of({1, 2}), of_whole);
   expect_in(
@@ -497,7 +497,7 @@ TEST(ZeroDoorTest, AHookAndTheTrainersPlanAreRefused) {
   hooked.reduction.reduce = [](int, std::optional<int>, const auto&) {};
   expect_in(refusal(
                 {1, 2, Shards::kZero1}, [](Pipeline&) {}, hooked),
-            "a hook reduces gradients, and with zero1");
+            "a hook reduces gradients, but with zero1");
 
   PipelineOptions options = options_of({1, 2, Shards::kZero1});
   options.step_end = StepEnd::kUpdate;

@@ -70,7 +70,7 @@ class ModuleRefusalsTest(unittest.TestCase):
 
     def test_texts_that_no_program_can_take(self):
         for name in ("1F\0B", "\ud800"):
-            self.refused(2, "a value is no text for a program", lambda: sluice.schedule(name, 2, 4))
+            self.refused(2, "a value cannot be given to a program", lambda: sluice.schedule(name, 2, 4))
         self.refused(2, "the arguments are too long", lambda: sluice.schedule("x" * 2_000_000, 2, 4))
 
     def test_values_that_are_not_json(self):

@@ -20,7 +20,7 @@ PartitionOptions partition_options(const PipelineOptions& options, int num_ranks
   if (options.partition.num_ranks != 0 && options.partition.num_ranks != num_ranks) {
     throw Error(ErrorKind::kUsage,
                 {.what = "the partition is for " + counted(options.partition.num_ranks, "rank") +
-                         ", the pipeline has " + counted(num_ranks, "rank"),
+                         ", but the pipeline has " + counted(num_ranks, "rank"),
                  .where = "`partition`",
                  .remedy = "leave `partition.num_ranks` out"});
   }
@@ -42,7 +42,7 @@ void require_fits(const Schedule& schedule, const char* what, int found, const c
               {.what = formatted("the schedule {} has {}, but {} = {}", schedule.name,
                                  counted(found, what), option, *wanted),
                .where = "`own_schedule`",
-               .remedy = option + (" = " + std::to_string(found))});
+               .remedy = "set " + std::string(option) + " = " + std::to_string(found)});
 }
 
 PartitionOptions partition_of_own(const PipelineOptions& options, const Schedule& schedule) {
@@ -68,10 +68,11 @@ Candidate own_candidate(const PipelineOptions& options) {
   require_fits(schedule, "microbatch", schedule.num_microbatches, "`num_microbatches`",
                options.num_microbatches);
   if (options.partition.placement || !options.partition.stage_to_rank.empty()) {
-    throw Error(ErrorKind::kUsage, {.what = "`own_schedule` and `stage_to_rank` exclude each other",
-                                    .where = "`own_schedule`",
-                                    .remedy = "the schedule has its stages on ranks " +
-                                              list_text(schedule.stage_map.ranks())});
+    throw Error(ErrorKind::kUsage,
+                {.what = "`own_schedule` and `stage_to_rank` exclude each other",
+                 .where = "`own_schedule`",
+                 .remedy = "leave `stage_to_rank` out: the schedule places its stages on ranks " +
+                           list_text(schedule.stage_map.ranks())});
   }
   candidate.partition = partition_of_own(options, schedule);
   candidate.partition.stages_per_rank = options.partition.stages_per_rank;

@@ -17,7 +17,7 @@ Error misplaced(const Schedule& schedule, const StageMap& stage_map, const std::
     return Error(
         ErrorKind::kUsage,
         {.what = "the split makes " + counted(stages, "stage") + " on " + counted(ranks, "rank") +
-                 ", but the schedule " + schedule.name + " runs as many on every rank",
+                 ", but the schedule " + schedule.name + " needs the same number on every rank",
          .where = where,
          .remedy =
              formatted("make {} or {} stages, or give a schedule of your own by `own_schedule`",
@@ -29,8 +29,8 @@ Error misplaced(const Schedule& schedule, const StageMap& stage_map, const std::
       {.what = "the schedule " + schedule.name + " places its stages on ranks " +
                list_text(schedule.stage_map.ranks()) + ", not " + list_text(stage_map.ranks()),
        .where = where,
-       .remedy = std::string(is_v ? "`schedule` = \"ZBVZeroBubble\" or \"DualPipeV\", " : "") +
-                 "no `stage_to_rank`, or a schedule of your own by `own_schedule`"});
+       .remedy = std::string(is_v ? "set `schedule` = \"ZBVZeroBubble\" or \"DualPipeV\", " : "") +
+                 "leave `stage_to_rank` out, or give a schedule of your own by `own_schedule`"});
 }
 
 // True if both maps group stages onto ranks identically, with any numbering of the ranks.

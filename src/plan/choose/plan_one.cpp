@@ -80,7 +80,7 @@ std::vector<RankPrediction> predict(const Plan& plan) {
 Error memory_error(const std::string& what, std::int64_t smallest, std::int64_t limit) {
   return Error(ErrorKind::kMemory,
                {.what = what + " " + needed_bytes(smallest) +
-                        " on a rank, `memory_per_rank` = " + human_bytes(limit),
+                        " on a rank, but `memory_per_rank` = " + human_bytes(limit),
                 .where = "`memory_per_rank`",
                 .remedy = "use more ranks, a smaller `microbatch_size` or `seq_len`, or "
                           "`activation_checkpoint`"});

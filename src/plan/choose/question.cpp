@@ -36,13 +36,13 @@ void warn_of_positions(const ModelSpec& model, std::int64_t seq_len,
   warnings.push_back("`seq_len` = " + std::to_string(seq_len) +
                      " is more than the model's max_position_embeddings = " +
                      std::to_string(*model.usual_positions) +
-                     ": it was not made for positions beyond them");
+                     ": the model was not made for positions beyond it");
 }
 
 void warn_of_one_microbatch(const PipelineOptions& options, std::vector<std::string>& warnings) {
   const int num_ranks = options.num_ranks.value_or(1);
   if (num_ranks == 1 || options.num_microbatches || options.own_schedule) return;
-  warnings.push_back("`num_microbatches` is not given, so that a step has one, and the " +
+  warnings.push_back("`num_microbatches` is not given, so a step has one microbatch and the " +
                      std::to_string(num_ranks) + " ranks work one after the other: give at least " +
                      std::to_string(num_ranks));
 }
@@ -122,7 +122,8 @@ Question::Question(ModelSpec model, const PipelineOptions& options) : options_(o
 
 void Question::set_times() {
   if (options_.balance == Balance::kMeasured && !options_.times)
-    refuse_times("a measured split needs times", "give PipelineOptions::times, or balance kCost");
+    refuse_times("a measured split needs the measured times of the layers",
+                 "set PipelineOptions::times, or use Balance::kCost");
   times_ = options_.times;
   if (options_.balance == Balance::kCost && !(times_ && times_->counted)) {
     times_ = std::make_shared<const LayerTimes>(
@@ -131,8 +132,8 @@ void Question::set_times() {
   if (!times_) return;
   base_.time_unit = times_->unit;
   if (times_->layers.size() == base_.model.layers.size()) return;
-  refuse_times("the times are of " + counted(std::ssize(times_->layers), "layer") +
-                   ", the model has " + std::to_string(base_.model.layers.size()),
+  refuse_times("the times are for " + counted(std::ssize(times_->layers), "layer") +
+                   ", but the model has " + std::to_string(base_.model.layers.size()),
                "give the times of this model");
 }
 

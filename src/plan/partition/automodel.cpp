@@ -22,8 +22,8 @@ bool has_known_structure(const ModelSpec& model) {
 
 void require_supported(const ModelSpec& model) {
   if (!has_known_structure(model)) {
-    refuse("convention automodel does not know the structure of this model",
-           "it takes embed_tokens, layers, norm and lm_head; use convention sluice");
+    refuse("convention automodel does not support the structure of this model",
+           "use convention sluice: automodel needs embed_tokens, layers, norm and lm_head");
   }
   validate_hf_model_for_pipeline_support(model);
 }
@@ -31,7 +31,7 @@ void require_supported(const ModelSpec& model) {
 void require_model_name(const char* option, const std::optional<std::string>& given,
                         const std::string& of_model) {
   if (given && *given != of_model) {
-    refuse(std::string(option) + " '" + *given + "' is not the model's",
+    refuse(std::string(option) + " '" + *given + "' differs from the model's",
            "leave it out: the model's is '" + of_model + "'");
   }
 }
@@ -131,7 +131,7 @@ void validate_hf_model_for_pipeline_support(const ModelSpec& model) {
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
       if (parameter.tied_to.empty()) continue;
-      detail::refuse("AutoModel's pipelines do not take tied weights: '" + parameter.name +
+      detail::refuse("AutoModel's pipelines do not support tied weights: '" + parameter.name +
                          "' is '" + parameter.tied_to + "'",
                      "use convention sluice, which ties them across stages");
     }

@@ -107,7 +107,7 @@ void require_costs(const std::vector<double>& costs, const detail::LayerNames& l
   if (static_cast<int>(costs.size()) != layers.num_layers) {
     detail::refuse("there are " + counted(static_cast<std::int64_t>(costs.size()), "cost") +
                        " for " + counted(layers.num_layers, "layer"),
-                   "give one for every layer of the model, in its order");
+                   "give one cost for every layer, in the order of the model");
   }
   const bool all_fit = std::all_of(costs.begin(), costs.end(),
                                    [](double cost) { return std::isfinite(cost) && cost >= 0; });
@@ -173,7 +173,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
     const auto found = values.find(name);
     if (found == values.end()) {
       detail::refuse("the values of layer '" + layer.name + "' are not known",
-                     "give a model that says what its layers read and write");
+                     "give a model whose layers declare what they read and write");
     }
     return found->second;
   };

@@ -69,8 +69,9 @@ Partition evaluation_partition(const ModelSpec& model, const Partition& training
       for (const ParameterSpec& parameter : layer.parameters) {
         const auto& own = names[static_cast<std::size_t>(stage.rank)];
         if (own.contains(parameter.name) || own.contains(parameter.tied_to)) continue;
-        refuse(formatted("in evaluation layer '{}' of rank {} reads '{}', which another rank has",
-                         layer.name, stage.rank, parameter.name));
+        refuse(
+            formatted("in evaluation, layer '{}' of rank {} reads '{}', which is on another rank",
+                      layer.name, stage.rank, parameter.name));
       }
     }
   }

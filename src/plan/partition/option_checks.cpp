@@ -47,7 +47,7 @@ void require_applicable(const ConventionRules& convention, const PartitionOption
   for (const GivenOption& option : all) {
     if (!option.given || convention.*option.applies) continue;
     refuse("convention " + convention.name + " has no " + option.what,
-           "leave it out, or use a convention that has: " + conventions_with(option.applies));
+           "leave it out, or use one of these conventions: " + conventions_with(option.applies));
   }
 }
 

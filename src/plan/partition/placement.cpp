@@ -12,7 +12,7 @@ StageMap checked_map(const std::vector<int>& map, int num_ranks, int num_stages)
   if (static_cast<int>(map.size()) != num_stages) {
     refuse("the stage-to-rank map has " + counted(static_cast<std::int64_t>(map.size()), "rank") +
                " for " + counted(num_stages, "stage"),
-           "give one rank a stage");
+           "give one rank for every stage");
   }
   std::vector<bool> used(static_cast<std::size_t>(num_ranks), false);
   for (const int rank : map) {

@@ -22,12 +22,12 @@ int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_
   const std::string total = formatted("{} effective layers ({} and weights {}, {})", effective,
                                       num_layers, input_weight, output_weight);
   if (effective % pp_degree != 0) {
-    refuse(total + " do not divide by " + counted(pp_degree, "rank"),
+    refuse(total + " are not a multiple of " + counted(pp_degree, "rank"),
            "choose weights that make them a multiple, or leave `layers_per_stage` out");
   }
   const int per_rank = effective / pp_degree;
   if (per_rank % layers_per_stage != 0) {
-    refuse(formatted("{} are {} a rank, which does not divide by `layers_per_stage` {}", total,
+    refuse(formatted("{} are {} a rank, which is not a multiple of `layers_per_stage` {}", total,
                      per_rank, layers_per_stage),
            formatted("give a divisor of {}, or leave `layers_per_stage` out", per_rank));
   }

@@ -129,7 +129,7 @@ class ComputeReplay {
     }
     if (unfinished_ > listed) where += formatted(" and {} more", unfinished_ - listed);
     throw Error(ErrorKind::kInput,
-                {.what = "the order cannot complete: actions wait for what never comes",
+                {.what = "the order cannot complete: actions wait for inputs that never arrive",
                  .where = where,
                  .remedy = "see what is missing with 'sluice schedule --check'"});
   }
@@ -153,9 +153,9 @@ Program add_transfers(Program program) {
     if (found == row.end()) continue;
     throw Error(
         ErrorKind::kInput,
-        {.what = "the program holds transfers already",
+        {.what = "the program already has transfers",
          .where = detail::location_text(program, rank, static_cast<int>(found - row.begin())),
-         .remedy = "leave lowering out, or give the compute order alone"});
+         .remedy = "do not lower it again, or give its compute actions alone"});
   }
   return ComputeReplay(std::move(program)).run();
 }

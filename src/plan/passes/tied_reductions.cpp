@@ -11,7 +11,7 @@ Program add_tied_reductions(Program program, std::vector<TieGroup> groups) {
   detail::require_in_range(program);
   if (groups.size() > std::size_t{Action::kMaxGroup} + 1) {
     throw Error(ErrorKind::kUsage,
-                {.what = std::to_string(groups.size()) + " groups of tied parameters",
+                {.what = std::to_string(groups.size()) + " groups of tied parameters are too many",
                  .remedy = "a program has at most " + std::to_string(Action::kMaxGroup + 1)});
   }
   for (std::size_t group = 0; group < groups.size(); ++group) {
@@ -21,9 +21,9 @@ Program add_tied_reductions(Program program, std::vector<TieGroup> groups) {
       if (program.stage_map.rank_of(stage) < 0) {
         throw Error(
             ErrorKind::kInput,
-            {.what = formatted("tied parameter '{}' is used by stage {}, which lives on no rank",
+            {.what = formatted("tied parameter '{}' is used by stage {}, which is on no rank",
                                tie.name, stage),
-             .remedy = "place every stage"});
+             .remedy = "place every stage on a rank"});
       }
       ranks.push_back(program.stage_map.rank_of(stage));
     }

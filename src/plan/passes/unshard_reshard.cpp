@@ -162,7 +162,7 @@ class Window {
 Program add_unshard_reshard(Program program, int max_active_stages) {
   if (max_active_stages < 1) {
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("at most {} stages gathered at once leaves none to compute on",
+                {.what = formatted("a limit of {} gathered stages leaves no stage to compute on",
                                    max_active_stages),
                  .remedy = "allow at least 1"});
   }

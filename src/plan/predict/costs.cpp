@@ -108,7 +108,7 @@ class CostsFile {
       costs.per_stage = stages(document_, "", costs.uniform);
       return costs;
     }
-    if (!document_.is_object()) fail("", "are neither an object nor a list", kFileRemedy);
+    if (!document_.is_object()) fail("", "is neither an object nor a list", kFileRemedy);
     std::vector<std::string> keys = stage_cost_names(/*with_sizes=*/true);
     for (const CostName& collective : kCollectives) keys.emplace_back(collective.name);
     for (const char* key :
@@ -144,7 +144,7 @@ class CostsFile {
   [[noreturn]] void fail(const std::string& field, const std::string& what,
                          const std::string& remedy = {}) const {
     throw Error(ErrorKind::kInput,
-                {.what = field.empty() ? "the costs: " + what : "'" + field + "' " + what,
+                {.what = field.empty() ? "the costs file " + what : "'" + field + "' " + what,
                  .where = path_,
                  .remedy = remedy});
   }

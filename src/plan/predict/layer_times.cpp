@@ -159,8 +159,8 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                            "--measure COSTS.json"});
   }
   if (of.cpu == wanted.cpu || of.cpu.empty() || wanted.cpu.empty()) return {};
-  return "the costs of " + times.file + " were measured on '" + of.cpu + "', this is '" +
-         wanted.cpu + "'";
+  return "the costs of " + times.file + " were measured on '" + of.cpu +
+         "', but this machine has '" + wanted.cpu + "'";
 }
 
 LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbatch,

@@ -82,10 +82,10 @@ class TimesFile {
       : path_(std::move(path)), document_(parse_strict_json(text, path_)) {}
 
   LayerTimes read() {
-    if (!document_.is_object()) fail("", "are not an object", kRemedy);
+    if (!document_.is_object()) fail("", "is not an object", kRemedy);
     const Json& version = need(document_, kVersionKey, "");
     if (!(version == kVersion)) {
-      fail(kVersionKey, formatted("is {}, this program reads {}", version.dump(), kVersion),
+      fail(kVersionKey, formatted("is {}, but this program reads {}", version.dump(), kVersion),
            "measure the costs again with this program");
     }
     LayerTimes times;
@@ -98,7 +98,7 @@ class TimesFile {
     }
     require_known(document_, known, "");
     times.unit = text(need(document_, "unit", ""), "unit");
-    if (times.unit != "s") fail("unit", "is '" + times.unit + "'", "times are in seconds: \"s\"");
+    if (times.unit != "s") fail("unit", "is '" + times.unit + "'", "give times in seconds: \"s\"");
     times.of = run(need(document_, "of", ""));
     const Json& layers = need(document_, "layers", "");
     if (!layers.is_array() || layers.empty())
@@ -110,8 +110,8 @@ class TimesFile {
       const std::string& name = times.layers.back().name;
       const auto [first, is_new] = places.emplace(name, at);
       if (!is_new) {
-        fail(at + ".name", "is '" + name + "', which " + first->second + " is already",
-             "every layer of the model is there once, in its order; " + std::string(kRemedy));
+        fail(at + ".name", "is '" + name + "', which is also the name of " + first->second,
+             "list every layer of the model once, in its order, or " + std::string(kRemedy));
       }
     }
     return times;
@@ -121,7 +121,7 @@ class TimesFile {
   [[noreturn]] void fail(const std::string& field, const std::string& what,
                          const std::string& remedy) const {
     throw Error(ErrorKind::kInput,
-                {.what = field.empty() ? "the costs " + what : "'" + field + "' " + what,
+                {.what = field.empty() ? "the costs file " + what : "'" + field + "' " + what,
                  .where = path_,
                  .remedy = remedy});
   }

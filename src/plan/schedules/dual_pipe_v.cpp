@@ -64,11 +64,11 @@ class DualPipeRow {
 Schedule build_dual_pipe_v(const ScheduleShape& shape) {
   const int ranks = shape.num_ranks;
   if (shape.num_microbatches < 2 * ranks) {
-    throw Error(
-        ErrorKind::kUsage,
-        {.what = formatted("DualPipeV needs at least as many microbatches as stages: {}, got {}",
-                           2 * ranks, shape.num_microbatches),
-         .remedy = "use more microbatches, or ZBVZeroBubble"});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted(
+                     "DualPipeV needs at least as many microbatches as stages, {}, but got {}",
+                     2 * ranks, shape.num_microbatches),
+                 .remedy = "use more microbatches, or ZBVZeroBubble"});
   }
   Schedule schedule = start("DualPipeV", Placement::kV, shape);
   for (int rank = 0; rank < ranks; ++rank) {

@@ -40,15 +40,16 @@ OrderProblem order_problem(const StageMap& stage_map, int num_microbatches, cons
   problem.num_microbatches = num_microbatches;
   problem.max_bytes = max_bytes;
   const auto num_stages = static_cast<std::size_t>(stage_map.num_stages());
-  if (num_microbatches < 1) refuse("a search for no microbatch", "give at least 1");
+  if (num_microbatches < 1)
+    refuse(formatted("the search has {} microbatches", num_microbatches), "give at least 1");
   for (int stage = 0; stage < stage_map.num_stages(); ++stage) {
     if (stage_map.rank_of(stage) < 0 || stage_map.rank_of(stage) >= stage_map.num_ranks())
       refuse(formatted("stage {} is on no rank", stage), "give every stage a rank");
   }
   if (!costs.per_stage.empty() && costs.per_stage.size() != num_stages) {
-    refuse(formatted("the costs are of {}, not {}", counted(std::ssize(costs.per_stage), "stage"),
-                     num_stages),
-           "give one for every stage");
+    refuse(formatted("the costs are for {}, but the stage map has {}",
+                     counted(std::ssize(costs.per_stage), "stage"), num_stages),
+           "give the costs of every stage");
   }
   problem.stages = costs.per_stage;
   problem.stages.resize(num_stages, costs.uniform);

@@ -34,8 +34,8 @@ bool knows_bytes(const Costs& costs) {
 
 void require_bytes(const ScheduleQuestion& question, const Costs& costs) {
   if (!question.max_bytes || knows_bytes(costs)) return;
-  refuse("`max_bytes` needs to know what a microbatch keeps", "`costs`",
-         "give kept_bytes of every stage in the file of costs");
+  refuse("`max_bytes` needs the number of bytes that a stage keeps for a microbatch", "`costs`",
+         "give kept_bytes of every stage in the costs file");
 }
 
 std::vector<StageMap> maps_of(const ScheduleQuestion& question, int stages_per_rank) {
@@ -44,7 +44,8 @@ std::vector<StageMap> maps_of(const ScheduleQuestion& question, int stages_per_r
     const std::vector<int> ranks =
         parse_stage_to_rank(question.stage_to_rank, question.num_ranks, num_stages);
     if (static_cast<int>(ranks.size()) != num_stages) {
-      refuse(formatted("the map has {}, not {}", counted(std::ssize(ranks), "stage"), num_stages),
+      refuse(formatted("the stage-to-rank map has {}, but the schedule has {}",
+                       counted(std::ssize(ranks), "stage"), num_stages),
              "`stage_to_rank`", "give one rank for every stage");
     }
     for (int rank = 0; rank < question.num_ranks; ++rank) {
@@ -53,7 +54,8 @@ std::vector<StageMap> maps_of(const ScheduleQuestion& question, int stages_per_r
                "give every rank a stage");
     }
     if (*std::max_element(ranks.begin(), ranks.end()) >= question.num_ranks)
-      refuse("the map names a rank that does not exist", "`stage_to_rank`", "count ranks from 0");
+      refuse("the stage-to-rank map names a rank that does not exist", "`stage_to_rank`",
+             "count ranks from 0");
     return {StageMap(question.num_ranks, ranks)};
   }
   std::vector<StageMap> maps = {make_stage_map(Placement::kLoop, question.num_ranks, num_stages)};
@@ -180,9 +182,9 @@ SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& co
   if (question.stages_per_rank == 0) {
     const auto given = static_cast<int>(costs.per_stage.size());
     if (given % question.num_ranks != 0) {
-      refuse("the costs are of " + counted(given, "stage") + ", which " +
+      refuse("the costs are for " + counted(given, "stage") + ", which " +
                  counted(question.num_ranks, "rank") + " cannot share evenly",
-             costs.file, "give `num_ranks` as a divisor of the stages");
+             costs.file, "set `num_ranks` to a divisor of the number of stages");
     }
     counts = given > 0 ? std::vector{given / question.num_ranks} : std::vector{1, 2};
   }
@@ -208,13 +210,13 @@ std::optional<Error> search_shortage(const SearchResult& result) {
   std::string what =
       "no order fits into " + bytes_text(result.max_bytes.value_or(0)) + " on a rank";
   if (smallest) {
-    what += ", of the named ones " + smallest->schedule.name + " needs least, " +
+    what += ": of the named schedules, " + smallest->schedule.name + " needs least, " +
             bytes_text(peak_of(*smallest));
   }
   return Error(ErrorKind::kMemory,
                {.what = std::move(what),
                 .where = "`max_bytes`",
-                .remedy = "give more, use more ranks, or measure smaller microbatches"});
+                .remedy = "raise `max_bytes`, use more ranks, or measure smaller microbatches"});
 }
 
 }  // namespace sluice
