@@ -34,9 +34,8 @@ std::vector<Key> make_table() {
                  "tokenizer.json. Set either this or `model.config`."),
       key<&C::model, &Model::graph>("model", "graph")
           .path()
-          .means(
-              "Exported graph (model.pt2, docs/any-model.md) to train instead of a native family. "
-              "Weights come from `model.path`, else from the archive, else they are drawn."),
+          .means("Exported graph (model.pt2, docs/any-model.md) instead of a native family. "
+                 "Weights come from `model.path`, else from the archive, else they are drawn."),
       key<&C::model, &Model::loss_output>("model", "loss_output")
           .decides_the_numbers()
           .is_option("loss_output")
@@ -66,7 +65,7 @@ std::vector<Key> make_table() {
           .is_option("dtype")
           .means("Type of parameters and computation. Weights of another type are converted. "
                  "Gradient sums and optimizer state stay float32. `float16` holds at most 65504 "
-                 "and the loss is not scaled, so prefer `bfloat16`."),
+                 "without a scaled loss, so prefer `bfloat16`."),
 
       key<&C::lora, &Lora::rank>("lora", "rank")
           .decides_the_numbers()
@@ -94,16 +93,16 @@ std::vector<Key> make_table() {
           .is_option("data.files")
           .path()
           .not_empty()
-          .means("Training files: .txt, .jsonl, or .bin with token ids. Any other ending is text. "
-                 "`*` and `?` match within a folder, `**` folders of any depth. Files of a pattern "
-                 "are read in the order of their names, and each file only once."),
+          .means("Training files: .txt, .jsonl, or .bin with token ids. `*` and `?` match within a "
+                 "folder, `**` folders of any depth. Files of a pattern are read in the order of "
+                 "their names, and each file only once."),
       key<&C::data, &Data::format>("data", "format")
           .is_option("data.format")
           .means(
               "`auto` selects by each file's ending, in any case. .jsonl, .ndjson, .jsonlines and "
               ".jl are rows. A .bin is Megatron's if an .idx is beside it, llm.c's if it has the "
               "magic number, else nanoGPT's. Other files are text, but endings that never are text "
-              "(.gz, .json, .parquet, ..) are refused. So is content of another format."),
+              "(.gz, .json, .parquet, ..) and content of another format are refused."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
           .decides_the_data()
           .means("Shuffle the sequences with `training.seed`. false: file order, repeated at the "
@@ -151,11 +150,11 @@ std::vector<Key> make_table() {
 
       key<&C::training, &Training::steps>("training", "steps")
           .between(1, kMaxSteps)
-          .means("Number of optimizer steps."),
+          .means("Optimizer steps."),
       key<&C::training, &Training::local_batch_size>("training", "local_batch_size")
           .decides_the_numbers()
           .between(1, kMaxCount)
-          .means("Sequences per replica and step. A multiple of `training.microbatch_size`."),
+          .means("Sequences per replica and step, a multiple of `training.microbatch_size`."),
       key<&C::training, &Training::microbatch_size>("training", "microbatch_size")
           .decides_the_numbers()
           .is_option("microbatch_size")
@@ -182,9 +181,9 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::trainable>("training", "trainable")
           .decides_the_numbers()
           .is_option("trainable")
-          .means("Name patterns of the parameters to train. The others are frozen, without "
-                 "gradients, optimizer state or backward work of their own. A tied parameter "
-                 "matches by any of its names."),
+          .means("Name patterns of the parameters to train. Others are frozen, without gradients, "
+                 "optimizer state or backward work of their own. A tied parameter matches by any "
+                 "of its names."),
       key<&C::training, &Training::global_batch_size>("training", "global_batch_size")
           .decides_the_numbers()
           .between(0, kMaxCount)
@@ -268,7 +267,7 @@ std::vector<Key> make_table() {
           .decides_the_split()
           .is_option("num_ranks")
           .between(1, 65536)
-          .means("Number of ranks of the pipeline."),
+          .means("Ranks of the pipeline."),
       schedule_key()
           .decides_the_split()
           .is_option("schedule")
@@ -276,7 +275,7 @@ std::vector<Key> make_table() {
           .means(
               "Name of the schedule, in any case (`sluice schedule --help`). `auto`: the schedule "
               "with the fastest prediction within `parallelism.device_memory`, with any number of "
-              "stages per rank. `parallelism.partition` is then `measured` by default."),
+              "stages per rank, and by default with `parallelism.partition` `measured`."),
       key<&C::parallelism, &Parallel::schedule_csv>("parallelism", "pipeline_parallel_schedule_csv")
           .path()
           .decides_the_split()
@@ -321,12 +320,12 @@ std::vector<Key> make_table() {
       first_stage_weight_key()
           .decides_the_split()
           .between(0, kMaxCount)
-          .means("Number of layers that the embedding counts as in the split. The default is 1 in "
-                 "the conventions torchtitan and torchtitan-current."),
+          .means("Layers that the embedding counts as in the split. The default is 1 in the "
+                 "conventions torchtitan and torchtitan-current."),
       last_stage_weight_key()
           .decides_the_split()
           .between(0, kMaxCount)
-          .means("Number of layers that norm and head together count as. The default is the same."),
+          .means("Layers that norm and head together count as, with the same default."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::modules>(
           "parallelism", "module_fqns_per_model_part")
           .decides_the_split()
@@ -348,14 +347,14 @@ std::vector<Key> make_table() {
           .decides_the_numbers()
           .is_option("data_parallel.degree")
           .between(1, 65536)
-          .means("Number of replicas of the pipeline, each with its own rows. Multiplies the "
-                 "number of ranks."),
+          .means(
+              "Replicas of the pipeline, each with its own rows. Multiplies the number of ranks."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::shards>(
           "parallelism", "data_parallel_shards")
           .decides_the_numbers()
           .is_option("data_parallel.shards")
           .between(0, 65536)
-          .means("Number of partial sums of the gradients, on which the bits depend. A multiple of "
+          .means("Partial sums of the gradients, on which the bits depend. A multiple of "
                  "`parallelism.data_parallel_degree` that divides the microbatches of all "
                  "replicas. 0: the degree."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::zero1>(
@@ -381,31 +380,31 @@ std::vector<Key> make_table() {
           .decides_the_numbers()
           .is_option("tensor_parallel.degree")
           .between(1, 65536)
-          .means("Number of ranks that share every layer. Multiplies the number of ranks. A power "
-                 "of two that divides `parallelism.tensor_parallel_slices`, or that number itself. "
-                 "Not for OLMo 2, OLMoE, adapters and graphs, which are not divided yet."),
+          .means("Ranks that share every layer. Multiplies the number of ranks. A power of two "
+                 "that divides `parallelism.tensor_parallel_slices`, or that number itself. Not "
+                 "for OLMo 2, OLMoE, adapters and graphs, which are not divided yet."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::slices>(
           "parallelism", "tensor_parallel_slices")
           .decides_the_numbers()
           .is_option("tensor_parallel.slices")
           .between(0, 65536)
-          .means("Number of slices of each layer, on which the bits depend. A divisor of the "
-                 "key-value heads. 0: the degree, so that nothing is computed in pieces."),
+          .means("Slices of each layer, on which the bits depend. A divisor of the key-value "
+                 "heads. 0: the degree, so that nothing is computed in pieces."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::sequence>(
           "parallelism", "sequence_parallel")
           .means("Keep only a rank's own rows between divided layers. Changes no bit."),
       unbuilt_key("parallelism", "context_parallel_degree",
                   [](const C&) -> Value { return std::int64_t{1}; })
-          .means("Number of ranks that share the tokens of every row."),
+          .means("Ranks that share the tokens of every row."),
       unbuilt_key("parallelism", "context_parallel_slices",
                   [](const C&) -> Value { return std::int64_t{0}; })
-          .means("Number of slices of each row. 0: the degree."),
+          .means("Slices of each row. 0: the degree."),
       unbuilt_key("parallelism", "context_parallel_method",
                   [](const C&) -> Value { return std::string("alltoall"); })
           .means("How ranks that share rows exchange keys and values."),
       unbuilt_key("parallelism", "expert_parallel_degree",
                   [](const C&) -> Value { return std::int64_t{1}; })
-          .means("Number of ranks that share the experts of a layer."),
+          .means("Ranks that share the experts of a layer."),
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
           .means("`threads`: all ranks in one process. `gloo`: between processes, over TCP. "
                  "`nccl`: between processes of one GPU each. `auto`: `nccl` where it can be used, "
@@ -445,7 +444,7 @@ std::vector<Key> make_table() {
                  "`metrics.jsonl`. They need no `validation.files`."),
       key<&C::validation, &Validation::prompt_tokens>("validation", "prompt_tokens")
           .between(1, 1 << 20)
-          .means("Maximum number of new tokens for each prompt."),
+          .means("Maximum of new tokens for each prompt."),
 
       key<&C::comm, &Comm::init_timeout_seconds>("comm", "init_timeout_seconds")
           .above(0)
@@ -471,11 +470,11 @@ std::vector<Key> make_table() {
           .means("Steps between checkpoints. 0: only at the end."),
       key<&C::checkpoint, &Checkpoint::keep_latest_k>("checkpoint", "keep_latest_k")
           .between(0, kMaxCount)
-          .means("Number of newest checkpoints to keep. Older ones of the run are removed when a "
-                 "new one is committed. 0: keep all."),
+          .means("Newest checkpoints to keep. Older ones of the run are removed when a new one is "
+                 "committed. 0: keep all."),
       key<&C::checkpoint, &Checkpoint::keep_every>("checkpoint", "keep_every")
           .between(0, kMaxSteps)
-          .means("Keep the checkpoints of all steps that are multiples of this. 0: none."),
+          .means("Keep checkpoints of steps that are multiples of this. 0: none."),
       resume_key().path().not_empty().at_least(0).means(
           "`auto`: resume from the newest checkpoint in `checkpoint.folder` that verifies, else "
           "start afresh. `none`: start afresh. A number: resume from the folder's checkpoint of "
