@@ -97,8 +97,7 @@ TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsThatOfItsSection) {
             "unknown key 'activation_checkpoint.mode'; F:2:1; it is torchtitan's: here "
             "training.activation_checkpoint");
   EXPECT_EQ(refusal("[float8]\n"),
-            "unknown section 'float8'; F:1:2; it is torchtitan's: here nothing (left out on "
-            "purpose)");
+            "unknown section 'float8'; F:1:2; it is torchtitan's: here nothing, on purpose");
   EXPECT_EQ(refusal("[distributed.pipeline]\npp_schedule = \"1f1b\"\n"),
             "unknown key 'distributed.pipeline'; F:1:14; it is NeMo AutoModel's: here the keys of "
             "[parallelism]");
@@ -115,8 +114,7 @@ TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsThatOfItsSection) {
 TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsNotTakenForAMisspeltOne) {
   const std::vector<std::array<std::string, 3>> answers = {
       {"parallelism", "expert_tensor_parallel_degree",
-       "it is torchtitan's: here nothing (experts are divided as "
-       "parallelism.tensor_parallel_degree says)"},
+       "it is torchtitan's: here nothing (experts are whole on every rank)"},
       {"parallelism", "sequence_parallel_degree",
        "it is torchtitan's: here parallelism.tensor_parallel_degree with "
        "parallelism.sequence_parallel"},
@@ -139,8 +137,7 @@ TEST_F(ConfigErrorTest, KeysOfTracedModelsAreAnsweredWithWhatGraphsHave) {
       {"model.autowrap_obj_methods", leaf},
       {"model.output_loss_value_spec", "it is NeuronX's: here model.loss_output"},
       {"model.input_names",
-       "it is NeuronX's: here nothing (fields of a row go to the inputs of model.graph that have "
-       "their names)"}};
+       "it is NeuronX's: here nothing (row fields are named like inputs of model.graph)"}};
   for (const auto& [key, answer] : answers)
     EXPECT_EQ(refusal("", {{key, "2"}}), "unknown key '" + key + "'; --" + key + "; " + answer);
 }
