@@ -30,48 +30,48 @@ std::vector<Key> make_table() {
       key<&C::model, &Model::path>("model", "path")
           .path()
           .is_option("path")
-          .means("Hugging Face directory: config.json, *.safetensors (and index), tokenizer.json. "
-                 "Either this or `model.config`."),
+          .means("Hugging Face directory with config.json, *.safetensors (and index) and "
+                 "tokenizer.json. Set either this or `model.config`."),
       key<&C::model, &Model::graph>("model", "graph")
           .path()
-          .means("Exported graph (model.pt2, docs/any-model.md) in place of a native family. Its "
-                 "weights come from `model.path`, else from the archive, else they are drawn."),
+          .means("Exported graph (model.pt2, docs/any-model.md) instead of a native family. "
+                 "Weights come from `model.path`, else from the archive, else they are drawn."),
       key<&C::model, &Model::loss_output>("model", "loss_output")
           .decides_the_numbers()
           .is_option("loss_output")
-          .means("Result of the exported graph that is the loss. Empty: the one that the archive "
+          .means("Name of the graph's result that is the loss. Empty: the loss that the archive "
                  "names, else the causal loss on `logits`."),
       key<&C::model, &Model::graph_sizes>("model", "graph_sizes")
           .is_option("graph_sizes")
-          .means("Sizes of the exported graph that the plan counts with, beside rows and length: "
-                 "`[\"decoder_length=64\"]`. Those left out are as exported; a step has the sizes "
-                 "of its rows."),
+          .means("Sizes of the graph for the plan, besides rows and length: "
+                 "`[\"decoder_length=64\"]`. All others are as exported. A step has the sizes of "
+                 "its rows."),
       key<&C::model, &Model::adapter>("model", "adapter")
           .path()
-          .means("PEFT adapter directory to resume from. Its adapter_config.json replaces [lora]; "
-                 "`model.path` is its base."),
+          .means("PEFT adapter directory to resume from. `model.path` is its base, and its "
+                 "adapter_config.json replaces [lora]."),
       unbuilt_key("model", "rewrites", [](const C&) -> Value { return true; })
           .decides_the_numbers()
-          .means("Rewrite what an exported graph computes into faster operators."),
+          .means("Replace parts of an exported graph by faster operators."),
       key<&C::model, &Model::transformer_layer_cls>("model", "transformer_layer_cls")
           .is_option("layer_class")
-          .means("Class of the exported graph's repeated blocks, such as `LlamaDecoderLayer`. "
-                 "Empty: the elements of its module lists."),
+          .means("Class of the graph's repeated blocks, such as `LlamaDecoderLayer`. Empty: the "
+                 "elements of its module lists."),
       key<&C::model, &Model::config>("model", "config")
           .path()
-          .means("A config.json alone: weights are drawn, with the same bits at every layout."),
+          .means("A config.json alone. Weights are drawn, with the same bits in every layout."),
       key<&C::model, &Model::dtype>("model", "dtype")
           .decides_the_numbers()
           .is_option("dtype")
-          .means("Type of parameters and computation; sums of gradients and the optimizer's state "
-                 "stay float32. Weights of another type are converted. `float16` holds at most "
-                 "65504, and the loss is not scaled: prefer `bfloat16`."),
+          .means("Type of parameters and computation. Weights of another type are converted. "
+                 "Gradient sums and optimizer state stay float32. `float16` holds at most 65504 "
+                 "without a scaled loss, so prefer `bfloat16`."),
 
       key<&C::lora, &Lora::rank>("lora", "rank")
           .decides_the_numbers()
           .between(0, kMaxCount)
           .is_option("lora.rank")
-          .means("Rank of a new adapter; the rest of the model is frozen. 0: no adapter."),
+          .means("Rank of a new adapter. The rest of the model is frozen. 0: no adapter."),
       key<&C::lora, &Lora::alpha>("lora", "alpha")
           .decides_the_numbers()
           .above(0)
@@ -80,73 +80,73 @@ std::vector<Key> make_table() {
           .decides_the_numbers()
           .at_least(0)
           .below(1)
-          .means("Share of the adapter's inputs that is dropped."),
+          .means("Dropout probability of the adapter's inputs."),
       lora_target_key()
           .decides_the_numbers()
           .is_option("lora.target")
           .one_of({"all-linear"})
-          .means("Name patterns of the linear layers that get one, as "
-                 "`model.layers.0.self_attn.q_proj`; `*` matches any characters. `all-linear`: all "
-                 "but the output layer."),
+          .means("Name patterns of the linear layers to adapt, such as "
+                 "`model.layers.0.self_attn.q_proj`, where `*` matches any characters. "
+                 "`all-linear`: all but the output layer."),
 
       key<&C::data, &Data::files>("data", "files")
           .is_option("data.files")
           .path()
           .not_empty()
-          .means("Files to train on: .txt, .jsonl, .bin with token ids; any other ending is text. "
-                 "`*` and `?` match within a folder, `**` folders of any depth. A pattern's files "
-                 "are read in the order of their names; a file that several match is read once."),
+          .means("Training files: .txt, .jsonl, or .bin with token ids. `*` and `?` match within a "
+                 "folder, `**` folders of any depth. Files of a pattern are read in the order of "
+                 "their names, and each file only once."),
       key<&C::data, &Data::format>("data", "format")
           .is_option("data.format")
           .means(
-              "`auto` goes by each file's ending, in any case: .jsonl, .ndjson, .jsonlines, .jl; "
-              ".bin, which is Megatron's with an .idx beside it, llm.c's by its magic number, else "
-              "nanoGPT's; all others are text, but those that never are (.gz, .json, .parquet, "
-              "..), which are refused. So are files whose content is not of the format."),
+              "`auto` selects by each file's ending, in any case. .jsonl, .ndjson, .jsonlines and "
+              ".jl are rows. A .bin is Megatron's if an .idx is beside it, llm.c's if it has the "
+              "magic number, else nanoGPT's. Other files are text, but endings that never are text "
+              "(.gz, .json, .parquet, ..) and content of another format are refused."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
           .decides_the_data()
-          .means("Shuffle the sequences, by `training.seed`. false: file order, again from the "
-                 "start at the end."),
+          .means("Shuffle the sequences with `training.seed`. false: file order, repeated at the "
+                 "end."),
       key<&C::data, &Data::tokenizer>("data", "tokenizer")
           .is_option("data.tokenizer")
           .decides_the_data()
           .path()
           .not_empty()
           .means("`bytes`: every byte is a token. `auto`: the tokenizer.json of `model.path` or "
-                 "beside `model.config`; another form of tokenizer there is refused; with none, "
-                 "bytes, with a warning. Otherwise the path of a tokenizer.json or of its "
-                 "directory."),
+                 "beside `model.config`, else bytes with a warning. Another form of tokenizer "
+                 "there is refused. Otherwise the path of a tokenizer.json or of its directory."),
       key<&C::data, &Data::pad>("data", "pad")
           .decides_the_data()
-          .means("Pad shorter rows to `training.seq_len`, or to the microbatch's longest row."),
+          .means("Pad shorter rows to `training.seq_len` or to the microbatch's longest row."),
       key<&C::data, &Data::pack>("data", "pack")
           .is_option("data.pack")
           .decides_the_data()
-          .means("Pack several documents into a row; attention stays inside each. Rows of .jsonl "
+          .means("Pack several documents into a row. Each attends only to itself. Rows of .jsonl "
                  "are packed whole."),
       key<&C::data, &Data::truncate>("data", "truncate")
           .is_option("data.truncate")
           .decides_the_data()
-          .means("Cut .jsonl rows longer than `training.seq_len`. false: such a row is an error."),
+          .means(
+              "Cut .jsonl rows longer than `training.seq_len`. false: a longer row is an error."),
       key<&C::data, &Data::append_eos>("data", "append_eos")
           .is_option("data.append_eos")
           .decides_the_data()
-          .means("End every text with the tokenizer's end token: rows of `text`, and files of "
-                 "text. A text that ends with it already stays as it is."),
+          .means("Add the tokenizer's end token to rows of `text` and to text files that do not "
+                 "end with it."),
       key<&C::data, &Data::chat_template>("data", "chat_template")
           .is_option("data.chat_template")
           .decides_the_data()
-          .means("How messages become text. `auto`: the template that the tokenizer's special "
-                 "tokens or the model's family imply; without one the data is refused."),
+          .means("How messages become text. `auto`: chosen by the tokenizer's special tokens or "
+                 "the model's family. Data is refused if neither determines it."),
       key<&C::data, &Data::assistant_only_loss>("data", "assistant_only_loss")
           .decides_the_data()
-          .means("Count only the assistant's messages in the loss. false: count all."),
+          .means("Count only the assistant's messages in the loss. false: count all messages."),
       key<&C::data, &Data::weights>("data", "weights")
           .is_option("data.weights")
           .decides_the_data()
           .above(0)
-          .means("Share of each entry of `data.files`; entries may differ in format. Empty: by "
-                 "length."),
+          .means("Share of each entry of `data.files`. Entries may differ in format. Empty: shares "
+                 "by length."),
 
       key<&C::training, &Training::steps>("training", "steps")
           .between(1, kMaxSteps)
@@ -154,7 +154,7 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::local_batch_size>("training", "local_batch_size")
           .decides_the_numbers()
           .between(1, kMaxCount)
-          .means("Sequences per replica and step; a multiple of `training.microbatch_size`."),
+          .means("Sequences per replica and step, a multiple of `training.microbatch_size`."),
       key<&C::training, &Training::microbatch_size>("training", "microbatch_size")
           .decides_the_numbers()
           .is_option("microbatch_size")
@@ -172,51 +172,51 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::threads_per_rank>("training", "threads_per_rank")
           .decides_the_numbers()
           .between(0, 1024)
-          .means("Threads of each rank's operators. 0: cores / ranks on this machine. Equal bits "
-                 "are promised for equal values only."),
+          .means("Threads of each rank's operators. 0: cores / ranks on this machine. Only equal "
+                 "values promise equal bits."),
       key<&C::training, &Training::device>("training", "device")
-          .means("Where ranks compute. `cpu`; `cuda`: the n-th rank of a machine on its n-th GPU; "
+          .means("Where ranks compute. `cuda`: the n-th rank of a machine uses its n-th GPU. "
                  "`auto`: `cuda` if the machine has as many GPUs as ranks, else `cpu` "
-                 "(docs/gpus.md). The numbers of the two differ by rounding."),
+                 "(docs/gpus.md). Results of CPU and GPU differ by rounding."),
       key<&C::training, &Training::trainable>("training", "trainable")
           .decides_the_numbers()
           .is_option("trainable")
-          .means("Name patterns of the parameters to train. The rest is frozen: no gradient, no "
-                 "optimizer state, no work for its gradients alone. A tied parameter matches by "
-                 "any name."),
+          .means("Name patterns of the parameters to train. Others are frozen, without gradients, "
+                 "optimizer state or backward work of their own. A tied parameter matches by any "
+                 "of its names."),
       key<&C::training, &Training::global_batch_size>("training", "global_batch_size")
           .decides_the_numbers()
           .between(0, kMaxCount)
-          .means("Sequences per step over all replicas, instead of `training.local_batch_size`; a "
+          .means("Sequences per step over all replicas, instead of `training.local_batch_size`. A "
                  "multiple of `parallelism.data_parallel_degree` x `training.microbatch_size`. 0: "
-                 "not given."),
+                 "not set."),
       key<&C::training, &Training::layout_free>("training", "layout_free")
           .decides_the_numbers()
           .between(0, 65536)
           .means("N: every layout whose degrees divide N computes the same bits. Sets "
                  "`parallelism.data_parallel_shards` and the tensor slices to the largest divisors "
-                 "of N that the batch and the model's heads allow. 0: off; each degree then has "
-                 "bits of its own."),
+                 "of N that the batch and the model's heads allow. 0: off, and bits depend on the "
+                 "degrees."),
       key<&C::training, &Training::mixed_precision>("training", "mixed_precision")
           .decides_the_numbers()
-          .means("`bfloat16`: matrix products are computed in it (autocast); weights, sums, norms "
+          .means("`bfloat16`: autocast computes matrix products in bfloat16. Weights, sums, norms "
                  "and the loss keep their type."),
       activation_checkpoint_key()
           .one_of({"none", "full"})
           .not_empty()
           .is_option("activation_checkpoint")
           .means("Layers that keep only their inputs and run again in the backward: `none`, `full` "
-                 "(every block), or a list of names."),
+                 "(every block) or a list of names."),
       key<&C::training, &Training::fused>("training", "fused")
           .decides_the_numbers()
           .is_option("fused")
-          .means("`auto`: fused operators for blocks, norms, head and loss, where there is one "
-                 "(docs/fused.md); `off`: LibTorch's operators. The numbers differ by rounding."),
+          .means("`auto`: fused operators for blocks, norms, head and loss where they exist "
+                 "(docs/fused.md). `off`: LibTorch's operators. Results differ by rounding."),
       key<&C::training, &Training::loss_chunks>("training", "loss_chunks")
           .decides_the_numbers()
-          .means("Compute head and loss by blocks of the vocabulary: the logits are never all in "
-                 "memory, and the head takes up to a third longer. `auto`: from a vocabulary of "
-                 "32768 up. Without fused operators the logits are whole."),
+          .means("Compute head and loss by blocks of the vocabulary, so that memory never holds "
+                 "all logits. The head takes up to a third longer. `auto`: on from a vocabulary of "
+                 "32768. Without fused operators the logits are whole."),
 
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
           .decides_the_numbers()
@@ -228,7 +228,7 @@ std::vector<Key> make_table() {
           .at_least(0)
           .means("Learning rate, before `lr_scheduler`."),
       betas_key().decides_the_numbers().at_least(0).below(1).means(
-          "Two decay rates of AdamW's moments."),
+          "Decay rates of AdamW's two moments."),
       key<&C::optimizer, &Optimizer::eps>("optimizer", "eps")
           .decides_the_numbers()
           .at_least(0)
@@ -236,18 +236,19 @@ std::vector<Key> make_table() {
       key<&C::optimizer, &Optimizer::weight_decay>("optimizer", "weight_decay")
           .decides_the_numbers()
           .at_least(0)
-          .means("Decoupled weight decay, but for `optimizer.no_decay`."),
+          .means("Weight decay of all parameters except `optimizer.no_decay`. AdamW decouples it, "
+                 "SGD adds it to the gradient."),
       key<&C::optimizer, &Optimizer::no_decay>("optimizer", "no_decay")
           .decides_the_numbers()
           .is_option("no_decay")
-          .means("Name patterns of the parameters without weight decay; each has to match one. "
-                 "Empty: all decay, also norms and biases, which Hugging Face's Trainer leaves "
-                 "out: `[\"*norm*\"]` in a Llama, `[\"*.ln_*\", \"*.bias\"]` in a GPT-2."),
+          .means("Name patterns of the parameters without weight decay. Each must match a "
+                 "parameter. Empty: all decay. Hugging Face's Trainer excludes norms and biases: "
+                 "`[\"*norm*\"]` in a Llama, `[\"*.ln_*\", \"*.bias\"]` in a GPT-2."),
       key<&C::optimizer, &Optimizer::max_norm>("optimizer", "max_norm")
           .decides_the_numbers()
           .is_option("max_norm")
           .at_least(0)
-          .means("Clips the gradient norm over all stages. 0: only reports it."),
+          .means("Clips the gradient norm over all stages. 0: the norm is only reported."),
 
       key<&C::lr_scheduler, &LearningRate::warmup_steps>("lr_scheduler", "warmup_steps")
           .decides_the_numbers()
@@ -272,29 +273,29 @@ std::vector<Key> make_table() {
           .is_option("schedule")
           .not_empty()
           .means(
-              "Name of the schedule, in any case: see `sluice schedule --help`. `auto`: the one "
-              "that is predicted to be fastest within `parallelism.device_memory`, with any number "
-              "of stages a rank; `parallelism.partition` is then `measured` unless it is given."),
+              "Name of the schedule, in any case (`sluice schedule --help`). `auto`: the schedule "
+              "with the fastest prediction within `parallelism.device_memory`, with any number of "
+              "stages per rank, and by default with `parallelism.partition` `measured`."),
       key<&C::parallelism, &Parallel::schedule_csv>("parallelism", "pipeline_parallel_schedule_csv")
           .path()
           .decides_the_split()
           .is_option("own_schedule")
-          .means("File with the schedule, in torch's CSV form. It wins over a name."),
+          .means("Schedule file in torch's CSV form. It overrides the name."),
       stage_to_rank_key()
           .decides_the_split()
           .is_option("stage_to_rank")
           .one_of({"auto", "loop", "v"})
           .between(0, 65535)
-          .means("`auto`: the schedule's own placement; `loop`: stage s on rank s mod P; `v`: "
-                 "along the ranks and back; or a list with the rank of every stage."),
+          .means("`auto`: the schedule's placement. `loop`: stage s on rank s mod P. `v`: along "
+                 "the ranks and back. Otherwise a list with the rank of every stage."),
       partition_convention_key()
           .decides_the_split()
           .is_option("partition_convention")
-          .means("The library whose rules and names the split follows."),
+          .means("Library whose rules and names the split follows."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::split_points>(
           "parallelism", "pipeline_parallel_split_points")
           .decides_the_split()
-          .means("Cut before these layers. Under the `torchtitan` conventions they win over "
+          .means("Cut before these layers. In the `torchtitan` conventions they override "
                  "`pipeline_parallel_layers_per_stage`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::cuts>(
           "parallelism", "pipeline_parallel_cuts")
@@ -314,17 +315,17 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::rounding>(
           "parallelism", "round_virtual_stages_to_pp_multiple")
           .decides_the_split()
-          .means("Rounds the number of stages to a multiple of the ranks. Empty: another number is "
-                 "an error."),
+          .means("Rounds the number of stages to a multiple of the ranks. Empty: any other number "
+                 "is an error."),
       first_stage_weight_key()
           .decides_the_split()
           .between(0, kMaxCount)
-          .means("Layers that the embedding counts as in the split. Conventions torchtitan and "
-                 "torchtitan-current: 1 by default."),
+          .means("Layers that the embedding counts as in the split. The default is 1 in the "
+                 "conventions torchtitan and torchtitan-current."),
       last_stage_weight_key()
           .decides_the_split()
           .between(0, kMaxCount)
-          .means("Layers that norm and head together count as; the same default."),
+          .means("Layers that norm and head together count as, with the same default."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::modules>(
           "parallelism", "module_fqns_per_model_part")
           .decides_the_split()
@@ -332,121 +333,118 @@ std::vector<Key> make_table() {
       scale_grads_key()
           .decides_the_numbers()
           .between(kLeastDivisor, kMostDivisor)
-          .means("What the gradient is taken of. `tokens`: the mean loss over the counted tokens "
-                 "of the whole step. `microbatches`: the mean of the microbatches' mean losses. "
-                 "`none`: their sum. A number d: `none` divided by d. true is `microbatches`, "
-                 "false is `none`."),
+          .means("Loss that the gradient belongs to. `tokens`: the mean over the counted tokens of "
+                 "the step. `microbatches` or true: the mean of the microbatches' mean losses. "
+                 "`none` or false: the sum of these means. A number d: that sum / d."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel,
           &Replicas::per_microbatch>("parallelism", "reduce_grad_per_microbatch")
           .decides_the_numbers()
           .is_option("data_parallel.per_microbatch")
-          .means("Sum gradients over the replicas after every microbatch, not once a step: bits "
-                 "then depend on the degree. Not with `parallelism.zero3`."),
+          .means("Sum gradients over the replicas after every microbatch instead of once a step. "
+                 "Bits then depend on the degree. Not with `parallelism.zero3`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::degree>(
           "parallelism", "data_parallel_degree")
           .decides_the_numbers()
           .is_option("data_parallel.degree")
           .between(1, 65536)
-          .means("Replicas of the pipeline, each with its own rows of every batch: the run has "
-                 "this many times the ranks."),
+          .means(
+              "Replicas of the pipeline, each with its own rows. Multiplies the number of ranks."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::shards>(
           "parallelism", "data_parallel_shards")
           .decides_the_numbers()
           .is_option("data_parallel.shards")
           .between(0, 65536)
-          .means("Partial sums of the gradients, on which the bits depend; a multiple of "
+          .means("Partial sums of the gradients, on which the bits depend. A multiple of "
                  "`parallelism.data_parallel_degree` that divides the microbatches of all "
-                 "replicas. 0: as many as the degree."),
+                 "replicas. 0: the degree."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::zero1>(
           "parallelism", "zero1")
-          .means("Shard the optimizer's state over the replicas (ZeRO-1)."),
+          .means("Shard the optimizer state over the replicas (ZeRO-1)."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::zero3>(
           "parallelism", "zero3")
           .is_option("data_parallel.zero3")
-          .means("Shard the parameters too, and gather them when a stage needs them (ZeRO-3); "
-                 "includes `parallelism.zero1`."),
+          .means("Also shard the parameters, and gather them when a stage needs them (ZeRO-3). "
+                 "Includes `parallelism.zero1`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::reduction>(
           "parallelism", "reduction")
           .decides_the_numbers()
-          .means("`exact`: the same bits for every degree that divides the shards; `fast`: the "
-                 "transport's own all-reduce, which adds in any order."),
+          .means("`exact`: the same bits for every degree that divides the shards. `fast`: the "
+                 "transport's all-reduce, which adds in any order."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::rank_order>("parallelism", "rank_order")
           .is_option("rank_order")
-          .means("How ranks are numbered: pp, dp, cp and tp in any order, the axis that changes "
-                 "fastest last. In `pp,dp` and `dp,pp` cp and tp are added. With `dp,pp` the ranks "
-                 "of a pipeline have consecutive numbers, with `pp,dp` those of a stage."),
+          .means("Numbering of the ranks: pp, dp, cp and tp in any order, the fastest axis last. "
+                 "cp and tp are added to `pp,dp` and `dp,pp`. With `dp,pp` the ranks of a pipeline "
+                 "have consecutive numbers, with `pp,dp` the ranks of a stage."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::degree>(
           "parallelism", "tensor_parallel_degree")
           .decides_the_numbers()
           .is_option("tensor_parallel.degree")
           .between(1, 65536)
-          .means("Ranks that share every layer: the run has this many times the ranks. A power of "
-                 "two that divides `parallelism.tensor_parallel_slices`, or that number itself. "
-                 "Not for OLMo 2, OLMoE, adapters and graphs, which are not divided yet."),
+          .means("Ranks that share every layer. Multiplies the number of ranks. A power of two "
+                 "that divides `parallelism.tensor_parallel_slices`, or that number itself. Not "
+                 "for OLMo 2, OLMoE, adapters and graphs, which are not divided yet."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::slices>(
           "parallelism", "tensor_parallel_slices")
           .decides_the_numbers()
           .is_option("tensor_parallel.slices")
           .between(0, 65536)
-          .means(
-              "Slices into which layers are divided, on which the bits depend; a divisor of the "
-              "key-value heads. 0: as many as the degree, so that nothing is computed in pieces."),
+          .means("Slices of each layer, on which the bits depend. A divisor of the key-value "
+                 "heads. 0: the degree, so that nothing is computed in pieces."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::sequence>(
           "parallelism", "sequence_parallel")
-          .means("Between divided layers each rank keeps only its own rows. Changes no bit."),
+          .means("Keep only a rank's own rows between divided layers. Changes no bit."),
       unbuilt_key("parallelism", "context_parallel_degree",
                   [](const C&) -> Value { return std::int64_t{1}; })
           .means("Ranks that share the tokens of every row."),
       unbuilt_key("parallelism", "context_parallel_slices",
                   [](const C&) -> Value { return std::int64_t{0}; })
-          .means("Slices into which rows are divided; 0: as many as the degree."),
+          .means("Slices of each row. 0: the degree."),
       unbuilt_key("parallelism", "context_parallel_method",
                   [](const C&) -> Value { return std::string("alltoall"); })
           .means("How ranks that share rows exchange keys and values."),
       unbuilt_key("parallelism", "expert_parallel_degree",
                   [](const C&) -> Value { return std::int64_t{1}; })
-          .means("Ranks among which the experts of a layer are divided."),
+          .means("Ranks that share the experts of a layer."),
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
-          .means(
-              "`threads`: all ranks in one process; `gloo`: between processes, over TCP; "
-              "`nccl`: between processes of one GPU each; `auto`: `nccl` between such processes "
-              "where it can be used, else `gloo`. Ranks of one process exchange as threads; with "
-              "`gloo` and without a launcher each has its own connection."),
+          .means("`threads`: all ranks in one process. `gloo`: between processes, over TCP. "
+                 "`nccl`: between processes of one GPU each. `auto`: `nccl` where it can be used, "
+                 "else `gloo`. Ranks of one process exchange as threads, but with `gloo` and no "
+                 "launcher each has its own connection."),
       key<&C::parallelism, &Parallel::partition>("parallelism", "partition")
           .decides_the_split()
           .means("What the split balances: the number of layers (`even`), their computed `cost`, "
-                 "or their time `measured` here. Keys that say where to cut go with `even` alone."),
+                 "or their time `measured` here. Keys that set cuts need `even`."),
       key<&C::parallelism, &Parallel::costs>("parallelism", "costs")
           .decides_the_split()
           .path()
-          .means("File of `sluice plan --measure`. Empty: costs are measured at the start if they "
-                 "are needed."),
+          .means(
+              "File of `sluice plan --measure`. Empty: costs are measured at the start if needed."),
       device_memory_key()
           .is_option("memory_per_rank")
-          .means("Memory that a rank may use, such as `\"80GB\"` or `\"640MiB\"`: no split or "
-                 "schedule that needs more is chosen, and a run that needs more is refused. Empty: "
-                 "the machine's memory divided among its ranks, for choices only."),
+          .means("Memory limit of a rank, such as `\"80GB\"` or `\"640MiB\"`. Splits and schedules "
+                 "that need more are not chosen, and a run that needs more is refused. Empty: the "
+                 "machine's memory / its ranks, only for choices."),
 
       key<&C::validation, &Validation::files>("validation", "files")
           .path()
           .not_empty()
           .means(
-              "Files for the validation loss, as `data.files`; read in file order. Empty: none."),
+              "Files for the validation loss, as `data.files`, read in file order. Empty: none."),
       key<&C::validation, &Validation::interval>("validation", "interval")
           .between(0, kMaxSteps)
-          .means("The validation loss is computed, and `validation.prompts` are continued, after "
-                 "every step that is a multiple of this. 0: never."),
+          .means("Compute the validation loss and continue `validation.prompts` after every step "
+                 "that is a multiple of this. 0: never."),
       key<&C::validation, &Validation::steps>("validation", "steps")
           .between(0, kMaxSteps)
-          .means("Batches per validation, each of `training.local_batch_size` sequences. 0: all of "
+          .means("Batches per validation, of `training.local_batch_size` sequences each. 0: all of "
                  "the files."),
       key<&C::validation, &Validation::prompts>("validation", "prompts")
           .not_empty()
-          .means("Texts that the model continues, always with the likeliest token, in the log and "
+          .means("Texts that the model continues with the likeliest tokens, in the log and "
                  "`metrics.jsonl`. They need no `validation.files`."),
       key<&C::validation, &Validation::prompt_tokens>("validation", "prompt_tokens")
           .between(1, 1 << 20)
-          .means("Most new tokens for each of `validation.prompts`."),
+          .means("Maximum of new tokens for each prompt."),
 
       key<&C::comm, &Comm::init_timeout_seconds>("comm", "init_timeout_seconds")
           .above(0)
@@ -455,8 +453,8 @@ std::vector<Key> make_table() {
       key<&C::comm, &Comm::train_timeout_seconds>("comm", "train_timeout_seconds")
           .above(0)
           .at_most(kMaxSeconds)
-          .means("How long a rank waits for another process's message, and the run for a rank that "
-                 "hangs."),
+          .means("How long a rank waits for another process's message, and the run for a hanging "
+                 "rank."),
       key<&C::comm, &Comm::heartbeat_seconds>("comm", "heartbeat_seconds")
           .at_least(0.1)
           .at_most(kMaxSeconds)
@@ -465,51 +463,51 @@ std::vector<Key> make_table() {
       key<&C::checkpoint, &Checkpoint::folder>("checkpoint", "folder")
           .path()
           .not_empty()
-          .means("Where the checkpoints are: `<folder>/step-XXXXXXXX/`, each a Hugging Face "
-                 "directory with the optimizer's state. The last step's is the result of the run."),
+          .means("Folder of the checkpoints `<folder>/step-XXXXXXXX/`, each a Hugging Face "
+                 "directory with optimizer state. The last one is the result of the run."),
       key<&C::checkpoint, &Checkpoint::interval>("checkpoint", "interval")
           .between(0, kMaxSteps)
           .means("Steps between checkpoints. 0: only at the end."),
       key<&C::checkpoint, &Checkpoint::keep_latest_k>("checkpoint", "keep_latest_k")
           .between(0, kMaxCount)
-          .means("Newest checkpoints of the run to keep; older ones are removed when a new one is "
+          .means("Newest checkpoints to keep. Older ones of the run are removed when a new one is "
                  "committed. 0: keep all."),
       key<&C::checkpoint, &Checkpoint::keep_every>("checkpoint", "keep_every")
           .between(0, kMaxSteps)
-          .means("Checkpoints of steps that are multiples of this stay. 0: none."),
+          .means("Keep checkpoints of steps that are multiples of this. 0: none."),
       resume_key().path().not_empty().at_least(0).means(
           "`auto`: resume from the newest checkpoint in `checkpoint.folder` that verifies, else "
-          "start afresh. `none`: start afresh. A step's number: resume from that checkpoint of the "
-          "folder. Otherwise the path of a checkpoint."),
+          "start afresh. `none`: start afresh. A number: resume from the folder's checkpoint of "
+          "that step. Otherwise the path of a checkpoint."),
       key<&C::checkpoint, &Checkpoint::async>("checkpoint", "async")
-          .means("Write checkpoints while training continues; the last one is complete before the "
+          .means("Write checkpoints while training continues. The last one is complete before the "
                  "run ends."),
       key<&C::checkpoint, &Checkpoint::commit>("checkpoint", "commit")
-          .means("How a checkpoint appears as a whole: by a `rename`; or, where renames are not "
-                 "atomic, by a `marker`: manifest.json is written last, and a committed step is "
-                 "never replaced."),
+          .means("How a complete checkpoint appears: by `rename`, or by `marker` where renames are "
+                 "not atomic. `marker` writes manifest.json last and never replaces a committed "
+                 "step."),
       key<&C::checkpoint, &Checkpoint::on_save_error>("checkpoint", "on_save_error")
-          .means("When a checkpoint cannot be written `stop` ends the run; `continue` warns, "
-                 "unless it is the last."),
+          .means("If a checkpoint cannot be written, `stop` ends the run and `continue` warns, "
+                 "except for the last checkpoint."),
       key<&C::checkpoint, &Checkpoint::allow>("checkpoint", "allow")
           .one_of({"data", "model"})
-          .means("What may differ from the checkpoint that a run resumes from; compared by size "
-                 "and content, never by path or time."),
+          .means("What may differ from the checkpoint on resume. Data and model are compared by "
+                 "size and content, never by path or time."),
 
       key<&C::metrics, &Metrics::folder>("metrics", "folder")
           .path()
           .not_empty()
-          .means("Where metrics.jsonl is written."),
+          .means("Folder of metrics.jsonl."),
       key<&C::metrics, &Metrics::log_freq>("metrics", "log_freq")
           .between(1, kMaxSteps)
           .means("Steps between log lines."),
       key<&C::metrics, &Metrics::log_level>("metrics", "log_level")
-          .means("Lowest level that is logged. `debug` adds a line for every stage."),
+          .means("Lowest level that is logged. `debug` adds a line per stage."),
       key<&C::metrics, &Metrics::parameter_norms>("metrics", "parameter_norms")
-          .means("Adds the gradient norm of every parameter to metrics.jsonl."),
+          .means("Add the gradient norm of every parameter to metrics.jsonl."),
       key<&C::metrics, &Metrics::report>("metrics", "report")
-          .means("Write report.html, a page that shows the run, at the end, also after a failure "
-                 "or stop."),
+          .means(
+              "Write report.html, a page about the run, at the end, also after a failure or stop."),
       key<&C::metrics, &Metrics::enable_tensorboard>("metrics", "enable_tensorboard")
           .means("Also write an event file for TensorBoard at the end."),
   };

@@ -7,25 +7,24 @@ namespace {
 
 constexpr const char* kNumMicrobatches = "`training.local_batch_size` / `training.microbatch_size`";
 constexpr const char* kNotBuilt = "not built yet";
-constexpr const char* kNone = "nothing (left out on purpose)";
+constexpr const char* kNone = "nothing, on purpose";
 constexpr const char* kLeaf = "--leaf of the export tool (`sluice graph tool`)";
 constexpr const char* kNotPatched = "nothing (no forward is patched)";
 constexpr const char* kMetrics = "`metrics.folder` (metrics.jsonl is always written)";
 constexpr const char* kFiles = "`data.files`";
-constexpr const char* kRecorded = "nothing (the last instructions are always recorded)";
+constexpr const char* kRecorded = "nothing (always recorded)";
 constexpr const char* kBfloat16 =
     "`training.mixed_precision` = \"bfloat16\", or `model.dtype` for the weights";
 constexpr const char* kNoScaling =
     "`training.mixed_precision` = \"bfloat16\" (float16 needs a scaled loss)";
-constexpr const char* kAtOnce = "`training.microbatch_size` (sequences that are computed at once)";
+constexpr const char* kAtOnce = "`training.microbatch_size`";
 constexpr const char* kSteps = "`training.steps`";
 constexpr const char* kStages = "`parallelism.zero1` (stage 1) or `parallelism.zero3` (stage 3)";
-constexpr const char* kBest =
-    "nothing (no run stops early; `checkpoint.keep_every` keeps a choice)";
+constexpr const char* kBest = "nothing (`checkpoint.keep_every` keeps several)";
 constexpr const char* kPublished = "nothing (a checkpoint is a Hugging Face directory)";
 constexpr const char* kOwnCode = "nothing (no code of a model directory runs)";
 constexpr const char* kAttention = "`training.fused`";
-constexpr const char* kUnquantized = "nothing (the weights of a base are not quantized)";
+constexpr const char* kUnquantized = "nothing (weights are not quantized)";
 constexpr const char* kNoBiases = "nothing (only the adapter trains)";
 constexpr const char* kFolders = "`checkpoint.folder` and `metrics.folder`";
 constexpr const char* kReport = "`metrics.report` and `metrics.enable_tensorboard`";
@@ -48,7 +47,7 @@ std::vector<PeerKey> make_peer_table() {
       {"Hugging Face", "optim_args", "the keys of [optimizer]"},
       {"Hugging Face", "lr_scheduler_type", "`lr_scheduler.decay`"},
       {"Hugging Face", "lr_scheduler_kwargs", "the keys of [lr_scheduler]"},
-      {"Hugging Face", "warmup_ratio", "`lr_scheduler.warmup_steps` (a number of steps)"},
+      {"Hugging Face", "warmup_ratio", "`lr_scheduler.warmup_steps` (in steps)"},
       {"Hugging Face", "max_steps", kSteps},
       {"Hugging Face", "num_train_epochs", "`training.steps` (an epoch is rows / batch steps)"},
       {"Hugging Face", "per_device_train_batch_size", kAtOnce},
@@ -91,10 +90,9 @@ std::vector<PeerKey> make_peer_table() {
       {"Hugging Face", "dataset_name", kFiles},
       {"Hugging Face", "train_file", kFiles},
       {"Hugging Face", "validation_file", "`validation.files`"},
-      {"Hugging Face", "dataloader_num_workers", "nothing (the run reads ahead itself)"},
+      {"Hugging Face", "dataloader_num_workers", "nothing (runs read ahead)"},
       {"Hugging Face", "dataloader_drop_last", "nothing (every step has a whole batch)"},
-      {"Hugging Face", "remove_unused_columns",
-       "nothing (docs/data.md says which fields are read)"},
+      {"Hugging Face", "remove_unused_columns", "nothing (docs/data.md lists the fields)"},
       {"Hugging Face", "group_by_length", "`data.pad` = \"longest\""},
       {"Hugging Face", "label_smoothing_factor", kNone},
       {"Hugging Face", "neftune_noise_alpha", kNone},
@@ -115,11 +113,11 @@ std::vector<PeerKey> make_peer_table() {
       {"TRL", "max_seq_length", "`training.seq_len`"},
       {"TRL", "packing", "`data.pack`"},
       {"TRL", "padding_free", "`data.pack`"},
-      {"TRL", "completion_only_loss", "nothing (of a prompt and its completion the latter counts)"},
+      {"TRL", "completion_only_loss", "nothing (only the completion counts)"},
       {"TRL", "dataset_text_field", "nothing (the field is text)"},
-      {"TRL", "dataset_num_proc", "nothing (rows are read as they are needed)"},
+      {"TRL", "dataset_num_proc", "nothing (rows are read when needed)"},
       {"TRL", "chat_template_path", "`data.chat_template`"},
-      {"TRL", "eos_token", "nothing (the tokenizer has it)"},
+      {"TRL", "eos_token", "nothing (from the tokenizer)"},
 
       {"PEFT", "use_peft", "`lora.rank` above 0"},
       {"PEFT", "lora.r", "`lora.rank`"},
@@ -130,12 +128,12 @@ std::vector<PeerKey> make_peer_table() {
       {"PEFT", "lora_target_modules", "`lora.target`"},
       {"PEFT", "lora_modules_to_save", kNoBiases},
       {"PEFT", "lora.bias", kNoBiases},
-      {"PEFT", "task_type", "nothing (the model is a causal language model)"},
+      {"PEFT", "task_type", "nothing (always causal)"},
       {"PEFT", "peft_type", "`lora.rank` above 0"},
       {"PEFT", "init_lora_weights", "nothing (A is drawn, B is zero)"},
-      {"PEFT", "rank_pattern", "`model.adapter`, whose adapter_config.json may have it"},
-      {"PEFT", "alpha_pattern", "`model.adapter`, whose adapter_config.json may have it"},
-      {"PEFT", "use_rslora", "`model.adapter`, whose adapter_config.json may have it"},
+      {"PEFT", "rank_pattern", "`model.adapter` with this in its adapter_config.json"},
+      {"PEFT", "alpha_pattern", "`model.adapter` with this in its adapter_config.json"},
+      {"PEFT", "use_rslora", "`model.adapter` with this in its adapter_config.json"},
       {"PEFT", "use_dora", kNone},
       {"PEFT", "load_in_4bit", kUnquantized},
       {"PEFT", "load_in_8bit", kUnquantized},
@@ -148,7 +146,7 @@ std::vector<PeerKey> make_peer_table() {
       {"axolotl", "datasets", kFiles},
       {"axolotl", "test_datasets", "`validation.files`"},
       {"axolotl", "val_set_size", "`validation.files`"},
-      {"axolotl", "dataset_prepared_path", "nothing (rows are read as they are needed)"},
+      {"axolotl", "dataset_prepared_path", "nothing (rows are read when needed)"},
       {"axolotl", "num_epochs", "`training.steps` (an epoch is rows / batch steps)"},
       {"axolotl", "train_on_inputs", "`data.assistant_only_loss`"},
       {"axolotl", "lora_target_linear", "`lora.target` = \"all-linear\""},
@@ -179,7 +177,7 @@ std::vector<PeerKey> make_peer_table() {
       {"LLaMA-Factory", "template", "`data.chat_template`"},
       {"LLaMA-Factory", "cutoff_len", "`training.seq_len`"},
       {"LLaMA-Factory", "val_size", "`validation.files`"},
-      {"LLaMA-Factory", "preprocessing_num_workers", "nothing (rows are read as they are needed)"},
+      {"LLaMA-Factory", "preprocessing_num_workers", "nothing (rows are read when needed)"},
       {"LLaMA-Factory", "mask_history", kNone},
       {"LLaMA-Factory", "plot_loss", "`metrics.report`"},
       {"LLaMA-Factory", "flash_attn", kAttention},
@@ -216,7 +214,7 @@ std::vector<PeerKey> make_peer_table() {
       {"torchtitan", "compile.*", kNone},
       {"torchtitan", "gc_freq", "nothing (no Python)"},
       {"torchtitan", "gc_debug", "nothing (no Python)"},
-      {"torchtitan", "deterministic", "nothing (every run is)"},
+      {"torchtitan", "deterministic", "nothing (every run is deterministic)"},
       {"torchtitan", "pipeline_parallel_microbatch_size", "`training.microbatch_size`"},
       {"torchtitan", "pipeline_parallel_microbatches", kNumMicrobatches},
       {"torchtitan", "pipeline_parallel_first_stage_less_layers",
@@ -233,8 +231,7 @@ std::vector<PeerKey> make_peer_table() {
       {"torchtitan", "enable_loss_parallel", "nothing (the vocabulary is divided with the rest)"},
       {"torchtitan", "context_parallel_rotate_method", kNotBuilt},
       {"torchtitan", "context_parallel_load_balancer", kNotBuilt},
-      {"torchtitan", "expert_tensor_parallel_degree",
-       "nothing (experts are divided as `parallelism.tensor_parallel_degree` says)"},
+      {"torchtitan", "expert_tensor_parallel_degree", "nothing (experts are whole on every rank)"},
       {"torchtitan", "sequence_parallel_degree",
        "`parallelism.tensor_parallel_degree` with `parallelism.sequence_parallel`"},
       {"torchtitan", "num_pp_microbatches", kNumMicrobatches},
@@ -258,7 +255,7 @@ std::vector<PeerKey> make_peer_table() {
        "nothing (the final weights are a directory of their own)"},
       {"torchtitan", "checkpoint.export_dtype", "`model.dtype`"},
       {"torchtitan", "checkpoint.create_seed_checkpoint",
-       "nothing (initial weights are the same for every layout)"},
+       "nothing (every layout draws the same weights)"},
       {"torchtitan", "checkpoint.enable_first_step_checkpoint", kNone},
       {"torchtitan", "checkpoint.exclude_from_loading", kNone},
       {"torchtitan", "checkpoint.interval_type", "`checkpoint.interval` (in steps)"},
@@ -346,14 +343,13 @@ std::vector<PeerKey> make_peer_table() {
       {"NeuronX", "pipeline_cuts", "`parallelism.pipeline_parallel_cuts`"},
       {"NeuronX", "manual_pp_partition", "`parallelism.module_fqns_per_model_part`"},
       {"NeuronX", "use_zero1_optimizer", "`parallelism.zero1`"},
-      {"NeuronX", "param_init_fn", "`model.config` (weights are initialised by the model's rules)"},
+      {"NeuronX", "param_init_fn", "`model.config` (weights are drawn)"},
       {"NeuronX", "output_loss_value_spec", "`model.loss_output`"},
       {"NeuronX", "return_mb_loss", "nothing (the loss is one number a step)"},
-      {"NeuronX", "return_loss_on_cpu", "nothing (it always is)"},
+      {"NeuronX", "return_loss_on_cpu", "nothing (always on the CPU)"},
       {"NeuronX", "broadcast_and_average_loss", "nothing (every rank has the loss)"},
-      {"NeuronX", "deallocate_pipeline_outputs", "nothing (a stage never keeps what it has sent)"},
-      {"NeuronX", "input_names",
-       "nothing (fields of a row go to the inputs of `model.graph` that have their names)"},
+      {"NeuronX", "deallocate_pipeline_outputs", "nothing (sent outputs are freed)"},
+      {"NeuronX", "input_names", "nothing (row fields are named like inputs of `model.graph`)"},
       {"NeuronX", "leaf_module_cls", kLeaf},
       {"NeuronX", "autowrap_functions", kLeaf},
       {"NeuronX", "autowrap_modules", kLeaf},

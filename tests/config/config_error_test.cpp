@@ -100,9 +100,8 @@ TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsThatOfItsSection) {
       "unknown key 'activation_checkpoint.mode'; F:2:1; torchtitan uses this name, which here is "
       "training.activation_checkpoint");
   EXPECT_EQ(refusal("[float8]\n"),
-            "unknown section 'float8'; F:1:2; torchtitan uses this name, which here is nothing "
-            "(left out on "
-            "purpose)");
+            "unknown section 'float8'; F:1:2; torchtitan uses this name, which here is nothing, on "
+            "purpose");
   EXPECT_EQ(refusal("[distributed.pipeline]\npp_schedule = \"1f1b\"\n"),
             "unknown key 'distributed.pipeline'; F:1:14; NeMo AutoModel uses this name, which here "
             "is the keys of "
@@ -120,8 +119,7 @@ TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsThatOfItsSection) {
 TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsNotTakenForAMisspeltOne) {
   const std::vector<std::array<std::string, 3>> answers = {
       {"parallelism", "expert_tensor_parallel_degree",
-       "torchtitan uses this name, which here is nothing (experts are divided as "
-       "parallelism.tensor_parallel_degree says)"},
+       "torchtitan uses this name, which here is nothing (experts are whole on every rank)"},
       {"parallelism", "sequence_parallel_degree",
        "torchtitan uses this name, which here is parallelism.tensor_parallel_degree with "
        "parallelism.sequence_parallel"},
@@ -146,9 +144,8 @@ TEST_F(ConfigErrorTest, KeysOfTracedModelsAreAnsweredWithWhatGraphsHave) {
       {"model.autowrap_obj_methods", leaf},
       {"model.output_loss_value_spec", "NeuronX uses this name, which here is model.loss_output"},
       {"model.input_names",
-       "NeuronX uses this name, which here is nothing (fields of a row go to the inputs of "
-       "model.graph that have "
-       "their names)"}};
+       "NeuronX uses this name, which here is nothing (row fields are named like inputs of "
+       "model.graph)"}};
   for (const auto& [key, answer] : answers)
     EXPECT_EQ(refusal("", {{key, "2"}}), "unknown key '" + key + "'; --" + key + "; " + answer);
 }
