@@ -248,7 +248,7 @@ TEST(GraphFaultsTest, RefusesEveryFieldThatIsMissingOrOfAnotherType) {
     refused_graph([&](GraphJson& graph) { graph.erase(key); });
 }
 
-TEST(GraphFaultsTest, RefusesJsonThatIsNoneOrTooDeep) {
+TEST(GraphFaultsTest, RejectsInvalidOrTooDeepJson) {
   for (const std::string& text : {std::string("{"), std::string("[]"), std::string("\xff"),
                                   std::string(1000000, '['), std::string(R"({"a": 1, "a": 2})")}) {
     const std::string bytes = test::zip_bytes({{.name = "m/archive_format", .content = "pt2"},
@@ -468,7 +468,7 @@ TEST(GraphFaultsTest, RefusesFactsThatAreNotTheGraphs) {
               "'" + std::string(key) + "' is missing");
 }
 
-TEST(GraphFaultsTest, NamesResultsAndInputsByWhatTheModelCallsThem) {
+TEST(GraphFaultsTest, UsesTheModelsNamesOfInputsAndResults) {
   SmallArchive archive;
   const auto spec = [](const std::string& children) {
     return "[1, {\"type\": \"builtins.dict\", \"context\": \"[\\\"Big\\\", \\\"rest\\\"]\", "
@@ -499,7 +499,7 @@ TEST(GraphFaultsTest, NamesResultsAndInputsByWhatTheModelCallsThem) {
   EXPECT_EQ(read(positional, spec(leaf + ", " + leaf)), "Ids output");  // more names than results
 }
 
-TEST(GraphFaultsTest, KnowsWhereANodeComesFrom) {
+TEST(GraphFaultsTest, ReadsSourceLocationOfNodes) {
   const auto read = [](const std::string& stack, const std::string& trace) {
     SmallArchive archive;
     graph_of(archive.program)["nodes"][0]["metadata"] = {{"nn_module_stack", stack},

@@ -58,7 +58,7 @@ TEST(GraphLayersTest, ElementsOfTheOutermostListsAreBlocks) {
   EXPECT_EQ(model->layers.outputs, Names{"logits"});
 }
 
-TEST(GraphLayersTest, AClassSaysWhatABlockIs) {
+TEST(GraphLayersTest, LayerClassSelectsBlocks) {
   const SmallDecoder graph;
   for (const char* name : {"Block", "m.Block"})
     EXPECT_EQ(layers_of_graph(graph, {.layer_class = name, .modules = {}}), kLayers) << name;
@@ -120,7 +120,7 @@ TEST(GraphLayersTest, ModulesThatAreNamedAreLayersOfTheirOwn) {
   EXPECT_EQ(values_of(*model, model->layers.layers[3].reads), (Names{"x0", "r0"}));
 }
 
-TEST(GraphLayersTest, WhatNoResultNeedsIsOnNoStage) {
+TEST(GraphLayersTest, UnusedNodesAreOnNoStage) {
   SmallDecoder graph;
   graph.parameter("aside.weight", {16, 4});
   graph.linear({{"aside", "m.Head"}}, "x1", "aside.weight", "guess", {"s0", "s1", "16"});
@@ -322,7 +322,7 @@ TEST(GraphLayersTest, AHigherOrderOperatorStaysWhole) {
   EXPECT_EQ(layers_of_graph(apart), kLayers);
 }
 
-TEST(GraphLayersTest, ANumberThatNoSizeTellsDoesNotCross) {
+TEST(GraphLayersTest, RejectsDataDependentNumberAcrossCut) {
   SmallDecoder graph;
   graph.number("n");
   test::GraphNode& item = graph.node("aten.item.default", {{"self", Value{"x0"}}}, {"n"});
@@ -436,7 +436,7 @@ TEST(GraphLayersTest, EncoderAndDecoderAreLayersOfOneModel) {
   EXPECT_EQ(model->layers.outputs, Names{"logits"});  // the other output is not requested
 }
 
-TEST(GraphLayersTest, WhatDependsOnInputsBuffersAndSizesAloneIsFree) {
+TEST(GraphLayersTest, NodesWithoutParametersAreFree) {
   SmallDecoder graph;
   graph.buffer("table", {"4"});
   const auto before_blocks = [&](const std::string& target,

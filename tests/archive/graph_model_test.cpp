@@ -61,7 +61,7 @@ TEST(GraphModelTest, SizesOutsideOfWhatWasExportedAreRefused) {
             "the graph was exported for microbatches from 2 to any number, not for 1");
 }
 
-TEST(GraphModelTest, OtherSizesAreThoseOfTheExampleUntilTheyAreNamed) {
+TEST(GraphModelTest, UnnamedSizesDefaultToTheExample) {
   GraphOfModel bounded = *archive("translation.pt2");
   for (const GraphFacts::Size& size : bounded.graph.facts.sizes)
     for (SizeRange& range : bounded.graph.training.ranges)
@@ -124,7 +124,7 @@ TEST(GraphModelTest, ALayerKeepsWhatItsNodesNeedOnce) {
   EXPECT_EQ(spec.layers[1].cost.forward_flops.at(kShape), 2 * kTokens * 4 * 4);
 }
 
-TEST(GraphModelTest, WhatEntersALayerNeedsAGradient) {
+TEST(GraphModelTest, LayerInputsNeedGradients) {
   // The layer squares its input, and no trained parameter comes before it.
   SmallDecoder graph;
   graph.node_of("h0").target = "aten.pow.Tensor_Scalar";

@@ -105,7 +105,7 @@ TEST(GraphRowsTest, OfOtherLabelsAllInputsAreFields) {
                                                     {"labels", "int64", {kAnySize}}}));
 }
 
-TEST(GraphRowsTest, LogitsOfOtherPlacesThanTheTokensNeedLabelsOfTheirOwn) {
+TEST(GraphRowsTest, RequiresLabelsFieldIfLogitsDoNotMatchTokens) {
   GraphBuilder builder;
   builder.batch("input_ids", {"s0", "s1"}, "int64");
   builder.batch("decoder_input_ids", {"s0", "s2"}, "int64");
@@ -117,7 +117,7 @@ TEST(GraphRowsTest, LogitsOfOtherPlacesThanTheTokensNeedLabelsOfTheirOwn) {
   EXPECT_TRUE(data.counts_by_model);
 }
 
-TEST(GraphRowsTest, WithoutAConfigurationTheEmbeddingSaysTheVocabulary) {
+TEST(GraphRowsTest, DerivesVocabularySizeFromEmbedding) {
   GraphBuilder builder;
   builder.batch("input_ids", {"s0", "s1"}, "int64");
   EXPECT_EQ(rows_of(builder, "logits", {"s0", "s1", "96"}).vocab_size,

@@ -49,7 +49,7 @@ TEST_F(IdLimitsTest, ViewsAndCopiesOfAnInputAreTheInput) {
   EXPECT_EQ(limit()->below, 77);
 }
 
-TEST_F(IdLimitsTest, WhatIsComputedOfAnInputIsNot) {
+TEST_F(IdLimitsTest, ComputedValuesDoNotLimitTheInput) {
   for (const char* target : {"aten.remainder.Scalar", "aten.slice.Tensor", "aten.clamp.default"}) {
     graph_.node(target, {{"self", Value{"ids"}}, {"other", 77}}, {"moved"});
   }
@@ -75,7 +75,7 @@ TEST_F(IdLimitsTest, ALossMayNameTheLabelThatItLeavesOut) {
   EXPECT_EQ(limit()->ignored, -1);
 }
 
-TEST_F(IdLimitsTest, WhatSeveralReadHasToSuitAll) {
+TEST_F(IdLimitsTest, TakesSmallestLimitOfAllReaders) {
   take_loss("ids");
   look_up("ids");
   EXPECT_EQ(limit()->below, 9);

@@ -98,7 +98,7 @@ TEST(SizeExpressionTest, ReadsPythonsOperatorsAsPythonDoes) {
   for (const auto& [text, value] : cases) EXPECT_EQ(at(text), value) << text;
 }
 
-TEST(SizeExpressionTest, SaysItselfAsAPersonWritesIt) {
+TEST(SizeExpressionTest, PrintsReadableText) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"Mul(Integer(32), @0)", "32*s0"},
       {"Add(@0, Mul(Integer(-1), @1), Integer(-3))", "s0 - s1 - 3"},
@@ -280,7 +280,7 @@ TEST(SizeRuleTest, HoldsAsItsTextSays) {
   EXPECT_FALSE(SizeRule::parse("~(s0 < 2) & Ne(s0, 3)").holds({{"s0", 3}}));
 }
 
-TEST(SizeRuleTest, RefusesWhatComparesNothing) {
+TEST(SizeRuleTest, RejectsTextWithoutComparison) {
   for (const std::string text :
        {"s70", "s70 + 1", "3", "L['x'].size()[0]", "Max(s0, s1)", "", "x =="})
     EXPECT_EQ(error_of([&] { SizeRule::parse(text); }).kind(), ErrorKind::kInput) << text;

@@ -33,7 +33,7 @@ TEST_F(ProductKindTest, IsWhatTheVariableSaysAtEveryLevel) {
   }
 }
 
-TEST_F(ProductKindTest, IsLibtorchsBelowAvx512WhereNothingIsSaid) {
+TEST_F(ProductKindTest, DefaultsToLibtorchProductsBelowAvx512) {
   for (const char* level : {"base", "avx2"}) {
     setenv(kCpuVariable, level, 1);
     EXPECT_EQ(product_kind(), ProductKind::kLibtorch) << level;

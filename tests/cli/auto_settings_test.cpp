@@ -110,7 +110,7 @@ TEST_F(AutoSettingsTest, EveryKeyThatCanBeAutoHasARow) {
   EXPECT_EQ(found, known) << "give the new key a row here and in src/command/auto_settings.cpp";
 }
 
-TEST_F(AutoSettingsTest, ALineSaysWhatEveryKeyBecame) {
+TEST_F(AutoSettingsTest, LogsChosenValueOfEveryAutoKey) {
   for (const Row& row : rows()) {
     const std::string line = auto_line_with(row.options) + ";";
     EXPECT_NE(line.find(" " + row.key + " = " + row.became + ";"), std::string::npos)

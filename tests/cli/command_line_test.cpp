@@ -351,7 +351,7 @@ TEST_F(CommandLineTest, RefusesAWrongConfigurationBeforeTheProgramBesideItStarts
   }
 }
 
-TEST_F(CommandLineTest, AConfigurationOfAnotherLibraryIsAnsweredInOneReport) {
+TEST_F(CommandLineTest, ReportsAllKeysOfAnotherLibraryAtOnce) {
   test::write_file(folder_ / "run.toml", R"([job]
 description = "mine"
 [model]
@@ -420,7 +420,7 @@ TEST_F(CommandLineTest, SaysWhenTheResultCannotBeWritten) {
       "or a terminal that can be written\n");
 }
 
-TEST_F(CommandLineTest, StreamsThatAreClosedLendTheirNumbersToNoFile) {
+TEST_F(CommandLineTest, OutputFileDoesNotReuseClosedStandardStreams) {
   write_config();
   const std::string out = folder_ / "out.csv";
   // If the output file got the number of a closed standard stream, all messages would be written

@@ -128,7 +128,7 @@ TEST(GraphCommandTest, InspectSaysWhereEvaluationIsAnotherGraph) {
 }
 
 // Written by tests/archive/data/make_archives.py with plain torch.export.save.
-TEST(GraphCommandTest, AGraphThatSaysNoLossIsInspectedAndSplitAndTrainsWithAKey) {
+TEST(GraphCommandTest, GraphWithoutLossTrainsIfLossKeyIsSet) {
   const std::string plain = SLUICE_TEST_DATA "/archive/data/plain.pt2";
   const json graph = object_of({"graph", "inspect", plain});
   EXPECT_EQ(graph.at("loss").at("output"), "");

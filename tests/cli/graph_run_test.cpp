@@ -56,7 +56,7 @@ TEST_F(GraphRunTest, ProcessesHaveTheBitsOfThreads) {
   EXPECT_TRUE(hashes_of_step("step-00000003") == threads.hashes);
 }
 
-TEST_F(GraphRunTest, ARunGoesOnWithItsGraphAndWithNoOther) {
+TEST_F(GraphRunTest, ResumeRejectsADifferentGraph) {
   const Outcome whole = outcome_of({"--training.steps=4"}, "step-00000004");
   ASSERT_EQ(train_anew({"--training.steps=2"}).exit_code, 0);
   // Resume from a copy of the graph, with another split.
@@ -80,7 +80,7 @@ TEST_F(GraphRunTest, ARunGoesOnWithItsGraphAndWithNoOther) {
 }
 
 // tests/command/data/make_graphs.py computed this loss.
-TEST_F(GraphRunTest, EvaluationIsThatOfPythonAndTakesAnyWeights) {
+TEST_F(GraphRunTest, EvaluationMatchesPythonForAnyWeights) {
   const json of_archive = evaluated();
   EXPECT_NEAR(of_archive.at("loss").get<double>(), 5.65075, 1e-5);
   EXPECT_EQ(of_archive.at("tokens"), 8 * 15);

@@ -124,7 +124,7 @@ TEST(LaunchCommandTest, RefusesMachinesThatCannotMeet) {
                  "--node-rank, --rdzv and --secret-file are for several machines; ");
 }
 
-TEST(LaunchCommandTest, StartsThisProgramAndShowsWhatAllSayOnce) {
+TEST(LaunchCommandTest, ShowsIdenticalErrorsOfAllProcessesOnce) {
   // Every process rejects this alike.
   const ProgramResult result = launch("-n 3 -- train /nonexistent/run.toml");
   EXPECT_EQ(result.exit_code, 2);

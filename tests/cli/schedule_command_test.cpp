@@ -368,7 +368,7 @@ TEST_F(ScheduleSearchTest, ShowsWhatItFoundBesideTheNamedSchedules) {
   EXPECT_EQ(result.out.find("-0.0%"), std::string::npos) << result.out;
 }
 
-TEST_F(ScheduleSearchTest, TellsItAsJson) {
+TEST_F(ScheduleSearchTest, PrintsSearchResultAsJson) {
   const auto json = json_of(search({"--json", "--max-memory", "120"}));
   EXPECT_EQ(json.at("max_memory"), 120);
   ASSERT_TRUE(json.at("best_named").is_string());
@@ -390,7 +390,7 @@ TEST_F(ScheduleSearchTest, WritesAnOrderThatAScheduleFileMayHave) {
   EXPECT_EQ(run({"--csv", out, "--check"}).exit_code, 0);
 }
 
-TEST_F(ScheduleSearchTest, ExitsWithSevenWhereNothingFits) {
+TEST_F(ScheduleSearchTest, ExitsWithSevenIfNoScheduleFitsInMemory) {
   const ProgramResult result = search({"--max-memory", "106"});
   EXPECT_EQ(result.exit_code, 7) << result.err;
   EXPECT_TRUE(result.err.starts_with(

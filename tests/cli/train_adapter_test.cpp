@@ -53,7 +53,7 @@ class TrainAdapterTest : public TrainCommandTest {
   }
 };
 
-TEST_F(TrainAdapterTest, SavesThatOfPeftAndNothingOfTheBase) {
+TEST_F(TrainAdapterTest, SavesAdapterInPeftFormatWithoutBaseWeights) {
   trained();
   EXPECT_EQ(list_directory(step(3)),
             (std::set<std::string>{"adapter_config.json", "adapter_model.safetensors",
@@ -114,7 +114,7 @@ TEST_F(TrainAdapterTest, GoesOnExactlyInAnotherLayout) {
   EXPECT_EQ(numbers + read_file(step(3) + "/adapter_model.safetensors"), whole);
 }
 
-TEST_F(TrainAdapterTest, RefusesToGoOnAsWhatItWasNot) {
+TEST_F(TrainAdapterTest, RejectsResumingWithADifferentAdapter) {
   trained({"--training.steps=1"});
   const auto refused = [&](const std::vector<std::string>& options, const std::string& says) {
     const ProgramResult result = train(options);

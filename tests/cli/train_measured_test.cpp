@@ -148,7 +148,7 @@ double median_of(std::vector<double> values) {
 
 // The run must warn if the median time of a window of steps is far from the expected time. The test
 // reads the step times from the metrics, so it does not depend on the machine's speed.
-TEST_F(MeasuredCommandTest, StepsThatTakeOtherTimesThanExpectedAreSaidOnce) {
+TEST_F(MeasuredCommandTest, WarnsOnceIfStepTimesDifferFromPrediction) {
   ASSERT_EQ(measure().exit_code, 0);
   const auto file = nlohmann::ordered_json::parse(test::read_file(costs()));
   const std::vector<std::string> options = {"--parallelism.costs=" + costs(),
@@ -197,7 +197,7 @@ TEST_F(MeasuredCommandTest, StepsThatTakeOtherTimesThanExpectedAreSaidOnce) {
   GTEST_SKIP() << "this machine is too busy for steps that take alike times";
 }
 
-TEST_F(MeasuredCommandTest, WhatIsWrongIsToldBeforeProcessesMeetAndMeasure) {
+TEST_F(MeasuredCommandTest, RejectsWrongOptionsBeforeRendezvous) {
   const std::string alone =
       "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 " +  // no process listens there
       quoted_for_shell(SLUICE_PROGRAM) + " train " + quoted_for_shell(config());

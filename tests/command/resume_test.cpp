@@ -102,7 +102,7 @@ TEST_F(ResumeTest, TheNewestIsTheLatestStepOfTheRunThatBeganLast) {
   EXPECT_EQ(found().generation, 2);
 }
 
-TEST_F(ResumeTest, AManifestThatWasDamagedIsNoRunThatNeverWas) {
+TEST_F(ResumeTest, DamagedManifestIsAnErrorNotAFreshStart) {
   leave(5);
   std::string text = read_file(path(5) + "/manifest.json");
   text[text.size() / 2] ^= 1;
@@ -306,7 +306,7 @@ TEST_F(ResumeTest, APositionThatWouldOverflowIsDamage) {
   EXPECT_EQ(refusal().kind(), ErrorKind::kCheckpoint);
 }
 
-TEST_F(ResumeTest, ByMarkerAStepThatIsLeftMustNotBeCommittedAlready) {
+TEST_F(ResumeTest, MarkerModeRejectsRewritingCommittedSteps) {
   leave(5);
   leave(10);
   leave(200);  // beyond the last step

@@ -34,7 +34,7 @@ TEST(PeerKeysTest, EveryKeyOfOursThatIsNamedExists) {
 }
 
 // Such a row would never be reached, or would hide one of our keys.
-TEST(PeerKeysTest, NoNameIsTwiceThereOrAKeyOfOurs) {
+TEST(PeerKeysTest, PeerKeysAreUniqueAndNotOurs) {
   std::set<std::string> names;
   for (const Key& key : key_table()) names.insert({key.name, key.full_name()});
   for (const std::string& section : section_names()) names.insert(section + ".*");

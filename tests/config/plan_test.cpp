@@ -172,7 +172,7 @@ TEST_F(PlanTest, RefusesAScheduleThatDoesNotFitTheConfiguration) {
   EXPECT_EQ(refusal(with_csv(kGood), 2),
             "the schedule D/own.csv has 2 microbatches, but training.local_batch_size / "
             "training.microbatch_size = 4; --parallelism.pipeline_parallel_schedule_csv; "
-            "training.local_batch_size = 2");
+            "set training.local_batch_size = 2");
   EXPECT_EQ(refusal(with_csv(kGood, {{"training.local_batch_size", "2"},
                                      {"parallelism.pipeline_parallel_degree", "4"}}),
                     2),
@@ -337,7 +337,7 @@ TEST_F(PlanTest, TakesTheDocumentedPatternsWithoutDecay) {
   EXPECT_NO_THROW(plan_of_config(config({{"optimizer.no_decay", gpt2}}, "gpt2")));
 }
 
-TEST_F(PlanTest, TheWordForAllLinearLayersIsAllOfThemButTheHead) {
+TEST_F(PlanTest, AllLinearSelectsEveryLinearLayerExceptHead) {
   const auto trained = [&](const std::string& target) {
     const RunConfig run = config({{"lora.rank", "2"}, {"lora.target", target}});
     const Plan plan = plan_of_config(run);

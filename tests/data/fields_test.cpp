@@ -73,7 +73,7 @@ TEST(FieldTest, KeepsDoublesAndRoundsFloatsOnce) {
             Doubles{18446744073709551615.0});
 }
 
-TEST(FieldTest, IdsAreBelowTheLimitOrTheOneThatIsIgnored) {
+TEST(FieldTest, AcceptsIdsBelowLimitOrIgnoredId) {
   const FieldOption field{"x", "int64", {kAnySize}, 5, -100};
   EXPECT_EQ(std::get<Integers>(parsed(field, "[0, 4, -100]").numbers), (Integers{0, 4, -100}));
   for (const auto& [text, fact] :

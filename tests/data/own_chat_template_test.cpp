@@ -86,7 +86,7 @@ TEST_F(OwnChatTemplateTest, AnotherTemplateIsAWarningOfTheFileAndTheKey) {
   expect_warned_of("chat_template.jinja");
 }
 
-TEST_F(OwnChatTemplateTest, TheFormatThatIsTakenDecides) {
+TEST_F(OwnChatTemplateTest, ComparesWithTheFormatInUse) {
   write_config(std::string("\"") + kChatml + "\"");
   EXPECT_EQ(warnings("chat.jsonl", ChatTemplate::kMistral).size(), 1u);
 }

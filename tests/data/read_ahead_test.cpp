@@ -81,7 +81,7 @@ TEST_F(ReadAheadTest, AnErrorComesWithItsStepToEveryRank) {
   }
 }
 
-TEST_F(ReadAheadTest, EndsWhateverWasTaken) {
+TEST_F(ReadAheadTest, StopsWithUnreadBatches) {
   const TokenData all = data();
   { ReadAhead never_taken(all, steps(1, 1'000'000)); }
   ReadAhead one_rank_left(all, steps(1, 1'000'000));

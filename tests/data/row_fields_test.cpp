@@ -99,7 +99,7 @@ TEST_F(RowFieldsTest, MasksAndOtherFieldsThatAskForSomethingAreRefusedByName) {
   expect_refused(many + R"(, "loss_mask": [0]})", "loss_mask");
 }
 
-TEST_F(RowFieldsTest, AFieldThatSaysNothingIsTaken) {
+TEST_F(RowFieldsTest, AcceptsFieldsWithNeutralValues) {
   for (const std::string field :
        {R"("loss_mask": [1, 1, 1])", R"("loss_mask": null)", R"("loss_mask": [])", R"("tools": [])",
         R"("tools": null)", R"("tools": "")", R"("images": [])", R"("label": null)",
@@ -167,7 +167,7 @@ std::string talk(const std::string& first, const std::string& last) {
          last + "}]}";
 }
 
-TEST_F(RowFieldsTest, AMessageThatSaysSoDoesNotCount) {
+TEST_F(RowFieldsTest, MessagesWithZeroWeightAreNotCounted) {
   const std::string all = "gh<|im_end|>";
   for (const std::string flag : {R"(, "weight": 0)", R"(, "weight": 0.0)", R"(, "train": false)",
                                  R"(, "train": 0)", R"(, "weight": 0, "train": false)"}) {

@@ -257,7 +257,7 @@ std::string changed(std::string bytes, std::uint64_t& state) {
   return bytes;
 }
 
-TEST_F(TokenFileTest, WhateverChangesInAFileItIsRefusedOrSound) {
+TEST_F(TokenFileTest, MutatedFilesAreRejectedOrValid) {
   std::uint64_t state = 1;
   const std::string bin = bytes_of<std::uint16_t>({1, 2, 3, 4, 5, 6, 7, 8, 9});
   const std::string index = good_index().bytes();

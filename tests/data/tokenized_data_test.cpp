@@ -126,7 +126,7 @@ TEST_F(TokenizedDataTest, AConversationIsItsTemplateWithSpecialTokens) {
   EXPECT_EQ(short_spoken, "_\n\n\nand<|im_end|>_or<|im_end|>_");
 }
 
-TEST_F(TokenizedDataTest, WhatIsTheAssistantsIsFoundAlsoWhereTurnsAreNoTokensApart) {
+TEST_F(TokenizedDataTest, FindsAssistantTextWhenTokensCrossTurns) {
   TokenDataOptions mistral = options("a.jsonl", 400);
   mistral.data.chat_template = ChatTemplate::kMistral;
   mistral.data.assistant_only_loss = true;

@@ -85,7 +85,7 @@ TEST_F(TokenizerChoiceTest, ALinkThatLeadsNowhereIsRefused) {
   }
 }
 
-TEST_F(TokenizerChoiceTest, BytesForWantOfATokenizerAreAnnounced) {
+TEST_F(TokenizerChoiceTest, WarnsWhenFallingBackToBytes) {
   for (const std::string name : {"config.json", "generation_config.json", "model.safetensors",
                                  "README.md", "chat_template.jinja", "tokenizer.py"})
     test::write_file(folder_ / ("model/" + name), "{}");

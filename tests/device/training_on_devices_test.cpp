@@ -96,7 +96,7 @@ TEST_F(TrainingOnDevicesTest, AutocastIsAlikeInEveryLayout) {
 }
 
 // Recomputed layers must use the random numbers, dtypes and buffers of the forward.
-TEST_F(TrainingOnDevicesTest, LayersThatRunTwiceAreThoseThatRunOnce) {
+TEST_F(TrainingOnDevicesTest, RecomputedLayersGiveTheSameResults) {
   for (const bool mixed : {false, true}) {
     const auto run_of = [&](bool twice, const char* schedule, int ranks) {
       TrainingRun run = plain_run(schedule, ranks);

@@ -192,7 +192,7 @@ TEST(SaveRulesTest, ACommitThatIsNotDurableAtTheEndIsNoticed) {
   expect_verdict(published(written(), false), {}, "at the end '" + kNew + "' is not durable", "");
 }
 
-TEST(SaveRulesTest, WhatGoesBeforeItsSuccessorIsDurableIsNoticed) {
+TEST(SaveRulesTest, NoticesRemovalBeforeNextCheckpointIsDurable) {
   expect_verdict(then_removed(published(written(), false), false, false), {}, "takes apart",
                  "torn: " + kOld);
   expect_verdict(then_removed(published(written(), false)), {}, "goes before a later one",

@@ -142,7 +142,7 @@ class NothingForW final : public ChunkBackward {
   bool hold_ = false;
 };
 
-TEST(ChunkBackwardTest, TellsWhetherItSplitsAndIsToldToHoldItsWeights) {
+TEST(ChunkBackwardTest, PassesHoldWeightsToCustomBackward) {
   for (const bool hold : {false, true}) {
     Stage stage(1, Chunk({linear_layer("only", 16, 16)}, 1, {"hidden"}, {"hidden"}),
                 [](Chunk& chunk, const GradientSums& sums) {

@@ -198,7 +198,7 @@ struct ReachesIntoItsTable : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return x; }
 };
 
-TEST(DeferredStagesTest, RefusesModulesThatWouldNotBeWhatTheyAre) {
+TEST(DeferredStagesTest, RejectsModulesThatCannotBeDeferred) {
   const auto refusal = [](LayerSpec layer) {
     layer.reads = {"x"};
     LayerSpec last = linear_layer("last", 2, 2);

@@ -130,7 +130,7 @@ TEST(ObserverTest, IsToldOfTheHalvesOfAPairOneByOne) {
   EXPECT_EQ(inside, (Lines{"produced " + forward, "produced " + backward}));
 }
 
-TEST(ObserverTest, OfAFailureHearsThatAndNothingMore) {
+TEST(ObserverTest, ReceivesNothingAfterFailed) {
   for (const bool at_begin : {true, false}) {
     Diaries diaries;
     HarnessOptions options;

@@ -299,7 +299,7 @@ TEST(ControlLineServerTest, AStoppedServerIsNamedAfterTheHeartbeat) {
 }
 
 // All processes are stopped for longer than the heartbeat, as by Ctrl-Z, and continue one by one.
-TEST(ControlLineServerTest, TimeInWhichTheJudgeWasStoppedDoesNotCount) {
+TEST(ControlLineServerTest, TimeWhileServerIsStoppedDoesNotCount) {
   OtherServer server;
   const ControlLineOptions options = options_of(2, milliseconds(800));
   OtherProcess first(options_of(1, milliseconds(800))), second(options);

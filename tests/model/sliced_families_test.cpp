@@ -118,7 +118,7 @@ TEST(SlicedFamiliesTest, AreAsFarFromOneSliceAsRoundingIs) {
   }
 }
 
-TEST(SlicedFamiliesTest, WhatHasNoSlicesIsRefusedByName) {
+TEST(SlicedFamiliesTest, RejectsUnsupportedSlicing) {
   const auto refusal = [](const ModelSpec& spec, int slices) {
     const SliceGroup tp({}, {.degree = 1, .slices = slices});
     return message_of([&] { loss_and_gradients(spec, tp); });

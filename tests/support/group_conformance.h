@@ -131,7 +131,7 @@ TEST_P(GroupConformance, AllReduceAddsInTheOrderOfTheMembersWhoeverComesFirst) {
 }
 
 // A tensor of this size may be summed in pieces.
-TEST_P(GroupConformance, AllReduceOfALargeTensorHasTheSameBitsAndNeedsNobodyToWait) {
+TEST_P(GroupConformance, LargeAllReduceCompletesWithoutEveryRankWaiting) {
   constexpr int kRanks = 4;
   constexpr std::int64_t kSize = 100'003;
   std::vector<at::Tensor> given;
@@ -167,7 +167,7 @@ TEST_P(GroupConformance, AllReduceOfALargeTensorHasTheSameBitsAndNeedsNobodyToWa
 }
 
 // A member may hold the sum of several terms. The result must not depend on the number of members.
-TEST_P(GroupConformance, SumsInATreeBelongToTheTermsNotToTheMembers) {
+TEST_P(GroupConformance, TreeSumIsIndependentOfNumberOfMembers) {
   constexpr int kRanks = 4;
   for (const std::int64_t size : {7, 100'003}) {
     std::vector<at::Tensor> terms;

@@ -96,7 +96,7 @@ TEST_F(PipelineMisuseTest, Inputs) {
          p.train_step({{"x", x}, {"y", y}, {"y", y}});
        }},
       {ErrorKind::kUsage,
-       {"'y' has 23 rows to cut", "'x' 24", "Input::replicated"},
+       {"'y' has 23 rows to cut", "'x' has 24", "Input::replicated"},
        [&](Pipeline& p) {
          p.train_step({{"x", x}, {"y", y.slice(0, 1)}});
        }},
@@ -316,7 +316,7 @@ std::function<void(Pipeline&)> trained_with(const std::function<std::vector<at::
   };
 }
 
-TEST_F(PipelineMisuseTest, OptimizersOfParametersThatNobodyAskedFor) {
+TEST_F(PipelineMisuseTest, RejectsOptimizerOfParametersNotFromPipeline) {
   const torch::nn::Sequential other = make_net();
   const Parts parts = {"a second step", "such as '", "Pipeline::train_step on rank",
                        "of pipeline.parameters()"};
@@ -337,7 +337,7 @@ TEST_F(PipelineMisuseTest, OptimizersOfParametersThatNobodyAskedFor) {
   }
 }
 
-TEST_F(PipelineMisuseTest, OfOneRankTheModulesOwnParametersAreRight) {
+TEST_F(PipelineMisuseTest, SingleRankAcceptsTheModulesOwnParameters) {
   const auto trained = [&](bool asks) {
     const torch::nn::Sequential own = make_net();
     run(model_of(own), layout("1F1B", 1), [&](Pipeline& p) {

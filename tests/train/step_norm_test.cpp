@@ -57,7 +57,7 @@ TEST(StepNormTest, AParameterCountsOnceForAllRanksOverWhichItIsReplicated) {
   }
 }
 
-TEST(StepNormTest, WhatIsTakenEarlyGivesTheSameBits) {
+TEST(StepNormTest, EarlyPartialNormsGiveTheSameBits) {
   const auto transports = make_local_transports(1);
   run_ranks(transports, 1, nullptr, [&](Transport& transport) {
     Stage first(0, Chunk({linear("a"), linear("b")}, 0, {"hidden"}, {"hidden"}));

@@ -616,7 +616,7 @@ TEST(TrainerTest, AValueThatIsNotFiniteIsNamedWithStepStageAndMicrobatch) {
       << error;
 }
 
-TEST(TrainerTest, OfSeveralValuesThatAreNotFiniteTheFirstMicrobatchThenTheFirstStageIsNamed) {
+TEST(TrainerTest, ReportsFirstMicrobatchThenFirstStageThatIsNotFinite) {
   const std::string error = error_with_nan_at(
       "GPipe", 4, {Action::forward(0, 3), Action::forward(2, 1), Action::backward(1, 0)});
   EXPECT_NE(error.find("stage 2 (rank 2), microbatch 1"), std::string::npos) << error;

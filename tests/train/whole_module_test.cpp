@@ -428,7 +428,7 @@ TEST(WholeModuleTest, AModuleWhoseOwnParametersAreOnTwoStagesIsNotDrawnByModule)
 }
 
 // `initialize` does nothing here, so the factory's values remain.
-TEST(WholeModuleTest, WhatInitializeLeavesAloneIsWhatTheFactoryDraws) {
+TEST(WholeModuleTest, InitializeKeepsFactoryValuesItDoesNotSet) {
   Model model = decoder(dropping, {.input = "ids", .block_class = "Block"});
   model.initialization = {};
   for (LayerSpec& layer : model.layers)
@@ -514,7 +514,7 @@ TEST(WholeModuleTest, PartsRunTwiceEachByItselfAndOthersTogether) {
 }
 
 // The numbers equal those of a stage that runs as one call.
-TEST(WholeModuleTest, DropoutIsThatOfTheStageWhicheverBlocksRunTwice) {
+TEST(WholeModuleTest, RecomputedBlocksDrawTheSameDropout) {
   Model model =
       from_module([](const Kept& kept) { return std::make_shared<DecoderImpl>(0.3, kept); },
                   run_decoder, {.parts = parts()});

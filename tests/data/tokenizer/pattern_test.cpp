@@ -102,7 +102,7 @@ TEST(PatternTest, RefusesWhatItDoesNotUnderstandByName) {
            {"a{3}?", "'{n}?'"},
            {"a{5,2}", "at least 5 and at most 2"},
            {"a{9999}", "a repetition of more than 1000"},
-           {"a{2}{2}{2}{2}", "a repetition of a repetition"},
+           {"a{2}{2}{2}{2}", "more than 3 repetitions in a row"},
            {"(?<=a+)b", "a lookbehind of varying length"},
            {"(?i:ä)", "beyond ASCII where case is ignored"},
            {"(?i:ss)", "'ss' where case is ignored"},

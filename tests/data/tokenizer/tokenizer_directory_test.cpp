@@ -194,7 +194,7 @@ TEST_F(TokenizerDirectoryTest, WhatIsNotFollowedIsRefusedByName) {
                  std::string(kMap) + ": field 'add_bos_token'");
 }
 
-TEST_F(TokenizerDirectoryTest, WhatChangesNoIdIsTaken) {
+TEST_F(TokenizerDirectoryTest, AcceptsSettingsThatDoNotAffectIds) {
   EXPECT_EQ(ids("<s> x", {{kConfig, R"({"model_max_length": 4, "padding_side": "left",
                  "no_key_of_transformers": true, "add_bos_token": true, "fix_mistral_regex": false,
                  "auto_map": {"AutoConfig": "x.Y"}, "fast_tokenizer_files": ["tokenizer.json"],

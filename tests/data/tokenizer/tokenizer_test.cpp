@@ -52,7 +52,7 @@ TEST(TokenizerTest, GivesLongWordsTheIdsOfTheirPartsAlone) {
   EXPECT_EQ(tokenizer.encode(text), alternating);
 }
 
-TEST(TokenizerTest, LeavesOutOrMarksWhatTheVocabularyHasNot) {
+TEST(TokenizerTest, DropsOrMarksUnknownCharacters) {
   Json file = small_tokenizer();
   EXPECT_EQ(parse(file).encode("aÄb"), (Ids{27}));
   file["model"]["unk_token"] = "<s>";
@@ -183,7 +183,7 @@ TEST(TokenizerTest, PrependsToTheFirstPieceOnlyWhereItIsSaid) {
   }
 }
 
-TEST(TokenizerTest, RefusesToDecodeAnIdThatThereIsNoneOf) {
+TEST(TokenizerTest, RejectsUnknownIdWhenDecoding) {
   const Tokenizer tokenizer = parse(small_tokenizer());
   for (const std::int32_t id : {-1, 31, 1 << 30}) {
     const Error error = test::error_of([&] { tokenizer.decode(Ids{0, id}); });
