@@ -112,6 +112,7 @@ class GlooLink final : public Link {
   std::string connection(std::size_t lane) const { return options_.name + "/" + kLaneNames[lane]; }
 
   std::shared_ptr<::gloo::transport::Device> make_device() const {
+    if (options_.listens_as_host) return ProcessGroupGloo::createDefaultDevice();
     const std::string host = options_.host.empty() ? "127.0.0.1" : options_.host;
     try {
       return ProcessGroupGloo::createDeviceForHostname(host);

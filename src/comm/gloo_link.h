@@ -27,7 +27,8 @@ struct GlooLinkOptions {
   int num_ranks = 2;
   std::chrono::milliseconds deadline{100'000};
   std::string name;  // unique in the job
-  std::string host;  // address or interface, "" for loopback
+  std::string host;              // address or interface, "" for loopback
+  bool listens_as_host = false;  // at the address of the host name, in place of `host`
   std::string secret;
   // Sends tensors of `device` over NCCL, with one rank per process. Null: over Gloo.
   const nccl::Table* nccl = nullptr;

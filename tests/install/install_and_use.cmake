@@ -58,7 +58,7 @@ if(WITH_TORCH)
   run(${work}/prefix/bin/sluice-run --help)
   # Each example compares its bits with a plain loop and fails if they differ.
   foreach(example train_my_modules own_sequential own_tree unet encoder_decoder accumulate own_csv lora adapt_llama save_and_resume
-          our_update sharded_update shared_layers whole_trainer)
+          our_update sharded_update shared_layers own_process_group whole_trainer)
     run(${work}/build/${example} ${SOURCE_DIR}/tests/reference/models/llama_untied)
     if(NOT output MATCHES "loss .* the same")
       message(FATAL_ERROR "${example} printed:\n${output}")

@@ -23,6 +23,10 @@
 #include "sluice/parts/group.h"
 #include "sluice/parts/values.h"
 
+namespace c10d {
+class ProcessGroup;
+}
+
 namespace sluice {
 
 struct MessageTag {
@@ -90,6 +94,16 @@ struct TransportOptions {
   // By rank. Empty: the CPU.
   std::vector<at::Device> devices = {};
 };
+
+// For one rank of the caller's process group, which all its ranks must call, and in the same order.
+// sluice connects the processes through the group's store, on the interface GLOO_SOCKET_IFNAME or
+// the address of the host name. It does not use the group's own connections. A rank is a process or
+// a thread. Throws Error(kUsage) for a group without a store, Error(kPeer) if ranks are missing.
+//
+//     auto transport = sluice::make_transport(*group);
+//     sluice::Pipeline pipeline(model, sluice::plan_pipeline(model, options), *transport);
+std::unique_ptr<Transport> make_transport(c10d::ProcessGroup& group,
+                                          const TransportOptions& options = {});
 
 // For ranks that are threads of this process.
 std::vector<std::unique_ptr<Transport>> make_local_transports(int size,
