@@ -35,8 +35,8 @@ int main() try {
   const Losses plain = plain_loop(*net, [&](int step) {
     return torch::mse_loss(net->forward(my_batch(step).x), my_batch(step).y);
   });
-  return compare(pipelined({.num_ranks = 1, .num_microbatches = 2}),
-                 pipelined({.own_schedule = own}), plain);
+  return compare(pipelined({.num_ranks = 1, .num_microbatches = 2}), pipelined({.schedule = own}),
+                 plain);
 } catch (const sluice::Error& error) {
   std::cerr << error.what() << '\n';
   return error.exit_code();

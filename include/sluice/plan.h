@@ -4,11 +4,14 @@
 //                                               {.num_ranks = 4, .num_microbatches = 8});
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sluice/error.h"
@@ -42,17 +45,32 @@ enum class HookedReduction {
   kMicrobatch,  // after every backward
 };
 
-struct PipelineOptions {
-  // Ranks of one pipeline. None: as own_schedule, else 1.
-  std::optional<int> num_ranks = {};
-  // Chooses the fastest schedule within memory_per_rank (docs/schedules.md). Excludes `schedule`
-  // and `own_schedule`.
-  bool auto_schedule = false;
+// {.schedule = "ZBVZeroBubble"}, {.schedule = "auto"} or {.schedule = read_schedule_csv(path)}.
+struct ScheduleChoice {
+  // Chooses the fastest schedule within memory_per_rank (docs/schedules.md).
+  bool is_auto = false;
   // None: "1F1B", or "Interleaved1F1B" if ranks have several stages.
-  std::optional<ScheduleName> schedule = {};
+  std::optional<ScheduleName> name = {};
   // Also places the stages, so `partition` must not.
-  std::optional<Schedule> own_schedule = {};
-  // None: as own_schedule, else 1.
+  std::optional<Schedule> own = {};
+
+  ScheduleChoice() = default;
+  ScheduleChoice(ScheduleKind kind) : name(kind) {}
+  ScheduleChoice(Schedule schedule) : own(std::move(schedule)) {}
+  // Throws Error(kUsage) with the nearest name.
+  template <typename Text>
+  requires std::convertible_to<const Text&, std::string_view> ScheduleChoice(const Text& text)
+      : ScheduleChoice(parse(text)) {}
+
+ private:
+  static ScheduleChoice parse(std::string_view text);
+};
+
+struct PipelineOptions {
+  // Ranks of one pipeline. None: as schedule.own, else 1.
+  std::optional<int> num_ranks = {};
+  ScheduleChoice schedule = {};
+  // None: as schedule.own, else 1.
   std::optional<int> num_microbatches = {};
   // Its schedule is ignored. Its num_ranks, if given, must equal num_ranks.
   PartitionOptions partition = {};
@@ -113,7 +131,7 @@ struct RankPrediction {
   RankMemory memory;
 };
 
-// A schedule that auto_schedule compared.
+// A schedule that "auto" compared.
 struct ScheduleCandidate {
   std::string name;
   int stages_per_rank = 1;
@@ -127,25 +145,16 @@ struct ScheduleCandidate {
 };
 
 struct Plan {
+  PipelineOptions options;  // as given, but schedule.own is in `schedule`
   ModelSpec model;
   MicrobatchShape microbatch;
   Partition partition;
   Schedule schedule;
-  DataParallel data_parallel;
-  TensorParallel tensor_parallel;
-  std::string rank_order;
-  StepEnd step_end = StepEnd::kGradients;
-  bool gathers_outputs = false;
-  HookedReduction hooked_reduction = HookedReduction::kNone;
-  OptimizerKind optimizer = OptimizerKind::kAdamW;
-  bool keeps_snapshot = false;
   Program program;
   VerifyReport report;
   Costs costs;            // including layers that run again
   std::string time_unit;  // "s" or "GFLOP"; "": F, I and W take 1
   Simulation simulation;
-  Balance balance = Balance::kEven;
-  std::optional<std::int64_t> memory_per_rank;
   std::vector<ScheduleCandidate> candidates;
   std::vector<RankPrediction> ranks;
   std::vector<std::string> notes;  // choices and overridden options

@@ -66,7 +66,7 @@ EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, 
   batches.batch_size = batch_sizes(config).global_batch;
   batches.microbatch_size = config.training.microbatch_size;
   batches.replica = replica_of(plan.program.mesh, rank);
-  batches.num_replicas = plan.data_parallel.degree;
+  batches.num_replicas = plan.options.data_parallel.degree;
   batches.maker = &maker_of(config.kinds, plan.model);
   return batches;
 }

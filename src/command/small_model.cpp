@@ -50,7 +50,6 @@ void fill(at::Tensor& value) {
 RunConfig single_rank_config(RunConfig config) {
   ParallelismOptions& parallelism = config.parallelism;
   parallelism.pipeline.num_ranks = 1;
-  parallelism.pipeline.auto_schedule = false;
   parallelism.pipeline.schedule = ScheduleKind::k1F1B;
   parallelism.pipeline.partition = {};
   parallelism.pipeline.data_parallel = {};
@@ -87,7 +86,7 @@ SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
   small.model.initialization.tensor = [](const std::string& /*name*/, at::Tensor& value) {
     fill(value);
   };
-  options.own_schedule = measuring_schedule(static_cast<int>(small.groups.size()));
+  options.schedule = measuring_schedule(static_cast<int>(small.groups.size()));
   options.partition.convention = Convention::kNeuronx;  // a stage may be only an end of the model
   options.microbatch_size = config.training.microbatch_size;
   options.seq_len = config.training.seq_len;

@@ -147,7 +147,8 @@ void check_balance(const RunConfig& config) {
 }
 
 void check_auto(const RunConfig& config) {
-  if (!config.parallelism.pipeline.auto_schedule || config.parallelism.schedule_csv.empty()) return;
+  if (!config.parallelism.pipeline.schedule.is_auto || config.parallelism.schedule_csv.empty())
+    return;
   refuse_both(config, "parallelism.pipeline_parallel_schedule",
               "parallelism.pipeline_parallel_schedule_csv",
               "keep one of them: \"auto\" chooses a schedule, and the file contains one");

@@ -68,28 +68,18 @@ Row schedule_key() {
   return mixed_key(
       "parallelism", "pipeline_parallel_schedule", {Kind::kString},
       [](const RunConfig& config) -> Value {
-        if (config.parallelism.pipeline.auto_schedule) return std::string("auto");
-        return config.parallelism.pipeline.schedule.value_or(ScheduleKind::k1F1B).text();
+        const ScheduleChoice& schedule = config.parallelism.pipeline.schedule;
+        if (schedule.is_auto) return std::string("auto");
+        return schedule.name.value_or(ScheduleKind::k1F1B).text();
       },
       [](RunConfig& config, const Value& value) {
         const std::string key = "parallelism.pipeline_parallel_schedule";
         const auto& name = std::get<std::string>(value);
-        PipelineOptions& pipeline = config.parallelism.pipeline;
-        pipeline.auto_schedule = to_lower(name) == "auto";
-        pipeline.schedule.reset();
-        if (pipeline.auto_schedule) return;
         try {
-          pipeline.schedule = name;
+          config.parallelism.pipeline.schedule = name;
         } catch (const Error& error) {
-          const std::vector<std::string> ours = {"auto"};
-          std::string remedy = error.remedy();
-          if (!nearest_name(name, ours).empty()) {
-            remedy = suggest_name(name, ours);
-          } else if (remedy.starts_with("one of")) {
-            remedy += ", " + ours.front();
-          }
           throw Error(ErrorKind::kUsage,
-                      {.what = key + ": " + error.fact(), .remedy = std::move(remedy)});
+                      {.what = key + ": " + error.fact(), .remedy = error.remedy()});
         }
       });
 }

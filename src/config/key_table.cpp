@@ -279,7 +279,7 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::schedule_csv>("parallelism", "pipeline_parallel_schedule_csv")
           .path()
           .decides_the_split()
-          .is_option("own_schedule")
+          .is_option("schedule.own")
           .means("Schedule file in torch's CSV form. It overrides the name."),
       stage_to_rank_key()
           .decides_the_split()

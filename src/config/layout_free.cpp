@@ -109,14 +109,14 @@ RunConfig with_slices(RunConfig config, int slices) {
 std::string layout_invariance_text(const RunConfig& config, const Plan& plan) {
   std::vector<std::string> same = {"any pipeline_parallel_degree and schedule but LoopedBFS"},
                            other;
-  const DataParallel& replicas = plan.data_parallel;
+  const DataParallel& replicas = plan.options.data_parallel;
   if (sums_in_shards(replicas) && replicas.shards > 0) {
     same.push_back("data_parallel_degree " + alternatives(divisors_of(replicas.shards)));
   } else {
     other.emplace_back("data_parallel_degree");
   }
   if (reason_not_divided(plan.model).empty()) {
-    const TensorParallel& shares = plan.tensor_parallel;
+    const TensorParallel& shares = plan.options.tensor_parallel;
     if (shares.slices > 0) {
       same.push_back("tensor_parallel_degree " + alternatives(degrees_that_share(shares.slices)));
     } else {

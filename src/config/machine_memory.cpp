@@ -41,24 +41,24 @@ Needs needs_of(const Plan& plan) {
     needs.peak += static_cast<double>(rank.memory.total_bytes());
     needs.snapshots |= rank.memory.snapshot_bytes > 0;
   }
-  const double replicas = plan.data_parallel.degree * plan.tensor_parallel.degree;
+  const double replicas = plan.options.data_parallel.degree * plan.options.tensor_parallel.degree;
   needs.held *= replicas;
   needs.peak *= replicas;
   return needs;
 }
 
 std::optional<Error> rank_shortage(const Plan& plan) {
-  if (!plan.memory_per_rank) return std::nullopt;
+  if (!plan.options.memory_per_rank) return std::nullopt;
   const auto largest = std::max_element(plan.ranks.begin(), plan.ranks.end(),
                                         [](const RankPrediction& a, const RankPrediction& b) {
                                           return a.memory.total_bytes() < b.memory.total_bytes();
                                         });
-  if (largest == plan.ranks.end() || largest->memory.total_bytes() <= *plan.memory_per_rank)
+  if (largest == plan.ranks.end() || largest->memory.total_bytes() <= *plan.options.memory_per_rank)
     return std::nullopt;
   return Error(ErrorKind::kMemory,
                {.what = formatted("training needs {} at its peak on rank {}, above {}",
                                   needed_bytes(largest->memory.total_bytes()),
-                                  largest - plan.ranks.begin(), human_bytes(*plan.memory_per_rank)),
+                                  largest - plan.ranks.begin(), human_bytes(*plan.options.memory_per_rank)),
                 .where = "parallelism.device_memory",
                 .remedy = "use more ranks, a smaller training.microbatch_size or "
                           "training.seq_len, training.activation_checkpoint, or "

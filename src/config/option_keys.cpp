@@ -21,7 +21,7 @@ const Key* key_of(std::string_view option) {
 }
 
 std::string key_name(std::string_view option) {
-  if (option == "auto_schedule") return key_name("schedule") + " = \"auto\"";
+  if (option == "schedule.is_auto") return key_name("schedule") + " = \"auto\"";
   const Key* key = key_of(option);
   return key ? key->full_name() : std::string();
 }

@@ -139,7 +139,7 @@ PipelineOptions pipeline_options(const RunConfig& config, const ModelSpec& model
     options.num_microbatches = batch_sizes(config).num_microbatches;
     return options;
   }
-  options.own_schedule = schedule_of_file(config);
+  options.schedule.own = schedule_of_file(config);
   options.partition.stage_to_rank.clear();
   options.partition.placement.reset();
   return options;
@@ -154,7 +154,7 @@ bool names_cuts(const PartitionOptions& options) {
 Balance balance_of(const RunConfig& config) {
   if (config.parallelism.partition != Balance::kEven) return config.parallelism.partition;
   const PipelineOptions& pipeline = config.parallelism.pipeline;
-  const bool is_free = pipeline.auto_schedule && !is_set(config, "parallelism.partition") &&
+  const bool is_free = pipeline.schedule.is_auto && !is_set(config, "parallelism.partition") &&
                        !names_cuts(pipeline.partition);
   return is_free ? Balance::kMeasured : Balance::kEven;
 }
@@ -172,7 +172,7 @@ std::int64_t share_of_cores(const RunConfig& config) {
 constexpr std::int64_t kUnknownThreads = 0;
 
 bool chooses_by_memory(const RunConfig& config) {
-  return config.parallelism.pipeline.auto_schedule || balance_of(config) != Balance::kEven;
+  return config.parallelism.pipeline.schedule.is_auto || balance_of(config) != Balance::kEven;
 }
 
 std::string recomputed_text(const ActivationCheckpoint& which) {
@@ -393,9 +393,7 @@ Asked asked_of(const RunConfig& given, const MeasuredMachine* measured) {
 }
 
 PipelineOptions with_free_schedule(PipelineOptions options) {
-  options.schedule.reset();
-  options.own_schedule.reset();
-  options.auto_schedule = true;
+  options.schedule = "auto";
   PartitionOptions& partition = options.partition;
   partition.stages_per_rank = 0;
   partition.num_stages = 0;
@@ -421,8 +419,8 @@ ScheduleCandidate configured_candidate(const Asked& asked) {
     if (error.kind() == ErrorKind::kInternal) throw;
     named.refusal = error.fact();
   }
-  named.name = options.own_schedule ? options.own_schedule->name
-                                    : options.schedule.value_or(ScheduleKind::k1F1B).text();
+  named.name = options.schedule.own ? options.schedule.own->name
+                                    : options.schedule.name.value_or(ScheduleKind::k1F1B).text();
   named.stages_per_rank = std::max(1, options.partition.stages_per_rank);
   return named;
 }
@@ -516,11 +514,11 @@ Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured) {
 std::string layout_free_memory_cost(const RunConfig& config, const Plan& plan,
                                     const MeasuredMachine* measured) {
   if (config.training.layout_free == 0) return {};
-  const int shards = plan.data_parallel.num_shards(), slices = plan.tensor_parallel.num_slices();
+  const int shards = plan.options.data_parallel.num_shards(), slices = plan.options.tensor_parallel.num_slices();
   const std::string text =
       formatted("training.layout_free = {}: gradients add up in {}, each layer is computed in {}",
                 config.training.layout_free, counted(shards, "shard"), counted(slices, "slice"));
-  if (config.parallelism.pipeline.auto_schedule)
+  if (config.parallelism.pipeline.schedule.is_auto)
     return text;  // without layout_free, another schedule might win
   RunConfig without = config;
   without.training.layout_free = 0;
@@ -555,7 +553,7 @@ Comparison compare_schedules(const RunConfig& config) {
                            .notes = std::move(asked.notes)};
   std::vector<ScheduleCandidate>& all = comparison.candidates;
   std::stable_sort(all.begin(), all.end(), comes_first);
-  if (!options.auto_schedule) mark_configured(configured_candidate(asked), comparison);
+  if (!options.schedule.is_auto) mark_configured(configured_candidate(asked), comparison);
   for (ScheduleCandidate& each : all) {
     each.refusal = detail::with_keys(each.refusal);
     each.taken = &each == &all.front() && each.refusal.empty();

@@ -69,7 +69,7 @@ struct TrainingOptions {
   LossChunks loss_chunks = LossChunks::kAuto;
 };
 struct ParallelismOptions {
-  // plan_of_config() sets own_schedule, the numbers of microbatches and sequences, and the
+  // plan_of_config() sets schedule.own, the numbers of microbatches and sequences, and the
   // optimizer from other members.
   PipelineOptions pipeline = {.num_ranks = 4};
   std::string schedule_csv;

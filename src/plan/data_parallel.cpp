@@ -75,7 +75,7 @@ bool holds_microbatch_reduction(const Program& program) {
 
 void require_own_collectives(const Schedule& schedule, const DataParallel& options) {
   const auto refuse_own = [](const std::string& holds, const std::string& remedy) {
-    refuse("the schedule holds " + holds, "`own_schedule`",
+    refuse("the schedule holds " + holds, "`schedule.own`",
            "set " + remedy + ", or leave these actions out of the schedule");
   };
   if (options.degree == 1) return;

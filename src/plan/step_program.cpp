@@ -30,14 +30,14 @@ LowerOptions lowering_of(const Plan& plan) {
   lowering.backwards = backwards_of(plan.partition);
   lowering.tie_groups = plan.partition.tie_groups;
   lowering.loss = true;
-  lowering.outputs = plan.gathers_outputs;
-  if (plan.step_end == StepEnd::kUpdate) {
+  lowering.outputs = plan.options.gathers_outputs;
+  if (plan.options.step_end == StepEnd::kUpdate) {
     lowering.optimizer_step = lowering.norm = true;
     lowering.partial_norms = lowering.update_by_stage = true;
   }
-  lowering.reduce_gradients = plan.hooked_reduction != HookedReduction::kNone;
-  lowering.reduce_per_microbatch = plan.hooked_reduction == HookedReduction::kMicrobatch;
-  set_lowering(plan.data_parallel, lowering);
+  lowering.reduce_gradients = plan.options.hooked_reduction != HookedReduction::kNone;
+  lowering.reduce_per_microbatch = plan.options.hooked_reduction == HookedReduction::kMicrobatch;
+  set_lowering(plan.options.data_parallel, lowering);
   return lowering;
 }
 

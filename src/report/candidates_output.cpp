@@ -81,7 +81,7 @@ std::string verdict(const Comparison& comparison) {
 TimeBasis basis_of(const Plan& plan) {
   return {.unit = plan.time_unit,
           .measured = plan.time_unit == "s" && !plan.costs.file.empty(),
-          .replicated = plan.data_parallel.degree > 1};
+          .replicated = plan.options.data_parallel.degree > 1};
 }
 
 std::string time_text(const TimeBasis& basis, double time) {

@@ -42,10 +42,10 @@ std::string split_text(const Plan& plan, int width) {
              "split: " + plan.model.family + ", " + with_commas(plan.model.num_parameters()) +
                  " parameters, " + counted(partition.num_stages(), "stage") + " on " +
                  counted(partition.num_ranks(), "rank") + ", convention " + partition.convention +
-                 (plan.balance == Balance::kEven
+                 (plan.options.balance == Balance::kEven
                       ? std::string()
                       : ", as even as layers allow by their " +
-                            std::string(plan.balance == Balance::kCost ? "counted" : "measured") +
+                            std::string(plan.options.balance == Balance::kCost ? "counted" : "measured") +
                             " costs"),
              width) +
          partition_text(plan.model, partition, {}, width, "  ");
@@ -70,14 +70,14 @@ std::string schedule_text(const Plan& plan, const GridOptions& options) {
 }
 
 std::string replicas_text(const Plan& plan, int width) {
-  const DataParallel& replicas = plan.data_parallel;
+  const DataParallel& replicas = plan.options.data_parallel;
   const bool exact = detail::sums_in_shards(replicas);
   if (replicas.degree == 1 && replicas.num_shards() == 1) return {};
   std::string text = "data parallel: " + counted(replicas.degree, "replica") +
                      " of this pipeline, " + counted(plan.program.mesh.num_ranks(), "rank") +
                      " in total";
   if (replicas.degree > 1 && plan.program.num_ranks() > 1) {
-    text += " (rank_order " + plan.rank_order + ")";
+    text += " (rank_order " + plan.options.rank_order + ")";
   }
   if (exact) text += ", gradients add up in " + counted(replicas.num_shards(), "shard");
   if (!exact && replicas.reduction == Reduction::kFast) {
@@ -107,7 +107,7 @@ std::string auto_text(const Plan& plan, int width) {
   }
   std::string why = "auto: " + plan.schedule.name + " with " +
                     counted(plan.partition.stages_per_rank(), "stage") + " a rank is the fastest";
-  if (plan.memory_per_rank) why += " within " + human_bytes(*plan.memory_per_rank) + " a rank";
+  if (plan.options.memory_per_rank) why += " within " + human_bytes(*plan.options.memory_per_rank) + " a rank";
   why += ": " + step_text(plan) + " expected";
   if (next) {
     why += ", " + comparison_text(plan.simulation.makespan, next->step) + " " + next->name + " (" +
@@ -122,7 +122,7 @@ Json auto_json(const Plan& plan) {
   object["stages_per_rank"] = plan.partition.stages_per_rank();
   object["step"] = plan.simulation.makespan;
   object["unit"] = plan.time_unit;
-  object["memory_per_rank"] = plan.memory_per_rank;
+  object["memory_per_rank"] = plan.options.memory_per_rank;
   object["candidates"] = candidates_json(plan.candidates);
   return object;
 }
@@ -136,8 +136,8 @@ std::string prediction_text(const Plan& plan, int width) {
   const bool snapshots = std::any_of(plan.ranks.begin(), plan.ranks.end(), [](const auto& rank) {
     return rank.memory.snapshot_bytes > 0;
   });
-  const bool replicated = plan.data_parallel.degree > 1;
-  const bool gathers = replicated && plan.data_parallel.zero3;
+  const bool replicated = plan.options.data_parallel.degree > 1;
+  const bool gathers = replicated && plan.options.data_parallel.zero3;
   std::vector<TextTable::Column> columns = {{"rank", Align::kRight}};
   if (!alike) columns.push_back({"busy", Align::kRight});
   for (const char* title : {"live", "weights", "gradients", "optimizer"})
@@ -175,33 +175,33 @@ std::string prediction_text(const Plan& plan, int width) {
 }
 
 bool divides_rows(const Plan& plan) {
-  return detail::at_length(plan.microbatch.length, plan.tensor_parallel).sequence;
+  return detail::at_length(plan.microbatch.length, plan.options.tensor_parallel).sequence;
 }
 
 std::string shares_text(const Plan& plan, int width) {
-  const TensorParallel& shares = plan.tensor_parallel;
+  const TensorParallel& shares = plan.options.tensor_parallel;
   if (shares.num_slices() == 1) return {};
   return wrapped(
       formatted("tensor parallel: {} at each place of a pipeline, {} in total (rank_order {}), "
                 "layers divided into {}{}",
                 counted(shares.degree, "rank"), counted(plan.program.mesh.num_ranks(), "rank"),
-                plan.rank_order, counted(shares.num_slices(), "slice"),
+                plan.options.rank_order, counted(shares.num_slices(), "slice"),
                 divides_rows(plan) ? ", rows between them divided as well" : ""),
       width);
 }
 
 Json shares_json(const Plan& plan) {
-  const TensorParallel& shares = plan.tensor_parallel;
+  const TensorParallel& shares = plan.options.tensor_parallel;
   return {{"degree", shares.degree},
           {"slices", shares.num_slices()},
           {"sequence_parallel", divides_rows(plan)}};
 }
 
 Json replicas_json(const Plan& plan) {
-  const DataParallel& replicas = plan.data_parallel;
+  const DataParallel& replicas = plan.options.data_parallel;
   return {{"degree", replicas.degree},
           {"num_ranks", plan.program.mesh.num_ranks()},
-          {"rank_order", plan.rank_order},
+          {"rank_order", plan.options.rank_order},
           {"shards", replicas.num_shards()},
           {"reduction", replicas.reduction == Reduction::kExact ? "exact" : "fast"},
           {"per_microbatch", replicas.per_microbatch},
@@ -261,13 +261,13 @@ std::string plan_json(const Plan& plan) {
       {"microbatch_size", plan.microbatch.rows},
       {"seq_len", has_length(plan.model) ? Json(plan.microbatch.length) : Json()}};
   object["data_parallel"] = replicas_json(plan);
-  if (plan.tensor_parallel.num_slices() > 1) object["tensor_parallel"] = shares_json(plan);
+  if (plan.options.tensor_parallel.num_slices() > 1) object["tensor_parallel"] = shares_json(plan);
   object["check"] = verify_json(plan.report);
   object["simulate"] = simulation_json(plan.simulation);
   object["prediction"] = {
       {"step", plan.simulation.makespan},
       {"unit", plan.time_unit},
-      {"partition", detail::word_of(detail::words_of(plan.balance), plan.balance)}};
+      {"partition", detail::word_of(detail::words_of(plan.options.balance), plan.options.balance)}};
   if (!plan.candidates.empty()) object["auto"] = auto_json(plan);
   object["memory"] = std::move(memory);
   object["notes"] = plan.notes;

@@ -39,7 +39,7 @@ struct Pipeline::Impl {
         world(the_transport.world()),
         rank(model, plan, std::move(draft), transport, std::move(options)),
         share(rank.share()),
-        callers(share, rank.plan().step_end == StepEnd::kGradients),
+        callers(share, rank.plan().options.step_end == StepEnd::kGradients),
         grads(callers, transport.size() > 1) {}
 
   // said: text that must match on all ranks.

@@ -155,10 +155,10 @@ void PipelineRank::finish_or_check_plan(const Model& model) {
 }
 
 StepRunner& PipelineRank::training_runner(bool gathers_outputs) {
-  const bool gathers = gathers_outputs || plan_.gathers_outputs;
+  const bool gathers = gathers_outputs || plan_.options.gathers_outputs;
   const auto found = training_.find(gathers);
   if (found != training_.end()) return found->second;
-  Program program = gathers == plan_.gathers_outputs
+  Program program = gathers == plan_.options.gathers_outputs
                         ? plan_.program
                         : detail::proven_step_program(plan_, {.gathers_outputs = gathers});
   return training_

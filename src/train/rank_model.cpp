@@ -30,7 +30,7 @@ RankStages make_stages(const Model& model, const Plan& plan, const RunGroups& gr
   of_stages.parallelize = options.parallelize;
   of_stages.axis_names = options.axis_names;
   of_stages.mesh = mesh;
-  of_stages.tensor_parallel = plan.tensor_parallel;
+  of_stages.tensor_parallel = plan.options.tensor_parallel;
   if (options.parallelize || groups.num_shares > 1)
     of_stages.groups = make_axis_groups(groups, mesh);
   of_stages.replica = groups.replica;
@@ -131,14 +131,14 @@ void restore(Stage& stage, const Copies& copies) {
 RankModel::RankModel(const Model& model, const Plan& plan, const Group& world, at::Device device,
                      const RunOptions& options)
     : mesh(plan.program.mesh),
-      data_parallel(plan.data_parallel),
+      data_parallel(plan.options.data_parallel),
       groups(make_run_groups(world, mesh)),
       stages(make_stages(model, plan, groups, device, options)),
       parameters(list_parameters(stages.pointers(), groups.pipeline,
                                  Mesh({.pp = groups.pipeline.size()}))),
       owners(stages.pointers(), groups.num_replicas),
       shards_state(groups.num_replicas > 1 && (data_parallel.zero1 || data_parallel.zero3)) {
-  set_shares(stages, plan.tensor_parallel, groups);
+  set_shares(stages, plan.options.tensor_parallel, groups);
   require_own_modules(*this);
 }
 

@@ -32,7 +32,7 @@ class ThreadsOfCaller {
 
 // Returns the settings in which all processes must agree.
 std::string alike(const Plan& plan, const Model& model, const RunOptions& run_options) {
-  const DataParallel& replicas = plan.data_parallel;
+  const DataParallel& replicas = plan.options.data_parallel;
   std::string text = formatted(
       "schedule = {}\nmicrobatches = {}\nreplicas = {}\nshards = {}\nseed = {}\nthreads_per_rank = "
       "{}",

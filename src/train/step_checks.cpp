@@ -39,7 +39,7 @@ HookedReduction hooked_reduction(const GradientReduction& reduction) {
 }
 
 void require_runnable(const Plan& plan, const Model& model, const RunOptions& options) {
-  const DataParallel& how = plan.data_parallel;
+  const DataParallel& how = plan.options.data_parallel;
   require_planned_replicas(plan.program.mesh, how, "Plan::data_parallel");
   require_divisor("RunOptions::scale", options.scale);
   require_reduction(options.reduction, plan);
@@ -115,7 +115,7 @@ LossFunction with_graph(LossFunction loss) {
 }
 
 void require_callers_update(const Plan& plan, const char* call) {
-  if (plan.step_end == StepEnd::kGradients) return;
+  if (plan.options.step_end == StepEnd::kGradients) return;
   throw Error(ErrorKind::kUsage,
               {.what = "the plan's steps end with an update (StepEnd::kUpdate)",
                .where = call,
@@ -147,7 +147,7 @@ void require_reduction(const GradientReduction& reduction, const Plan& plan) {
   if (!reduction.reduce && reduction.per_microbatch)
     refuse("per_microbatch is set without a hook", "set `reduce`, too");
   const HookedReduction hooked = hooked_reduction(reduction);
-  const DataParallel& how = plan.data_parallel;
+  const DataParallel& how = plan.options.data_parallel;
   const int degree = how.degree;
   if (degree > 1 && hooked != HookedReduction::kNone && (how.zero1 || how.zero3))
     refuse(std::string("a hook reduces gradients, but with ") + (how.zero3 ? "zero3" : "zero1") +
@@ -156,7 +156,7 @@ void require_reduction(const GradientReduction& reduction, const Plan& plan) {
   if (degree > 1 && hooked != HookedReduction::kNone)
     refuse("a hook reduces gradients, and so do the " + counted(degree, "replica") + " of the plan",
            "leave the hook out, or plan one replica");
-  if (hooked != plan.hooked_reduction)
+  if (hooked != plan.options.hooked_reduction)
     refuse(reduction.reduce ? "a hook reduces gradients, but the plan has no hooked reduction"
                             : "the plan reduces gradients by a hook, but there is none",
            "set PipelineOptions::hooked_reduction and RunOptions::reduction alike");

@@ -21,7 +21,7 @@ namespace {
 }
 
 void require_free(const PipelineRank& rank) {
-  if (rank.plan().step_end != StepEnd::kUpdate) {
+  if (rank.plan().options.step_end != StepEnd::kUpdate) {
     refuse_trainer("the plan's steps end with gradients, for the caller's optimizer",
                    "plan with PipelineOptions::step_end = StepEnd::kUpdate");
   }

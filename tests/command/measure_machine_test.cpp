@@ -104,7 +104,7 @@ TEST(MeasureMachineTest, APlanTakesWhatItIsToldWhateverCoresThisProcessHas) {
   machine.memory_per_rank = std::int64_t{3} << 30;
   const Plan plan = plan_of_config(run, &machine);
   EXPECT_EQ(plan.time_unit, "s");
-  EXPECT_EQ(plan.memory_per_rank, std::int64_t{3} << 30);
+  EXPECT_EQ(plan.options.memory_per_rank, std::int64_t{3} << 30);
 }
 
 int free_port() { return local_port(listen_at("127.0.0.1", 0)); }

@@ -169,7 +169,7 @@ TEST(DataParallelConfigTest, ThePlanIsOfOneReplicaOfSeveral) {
   EXPECT_EQ(plan.program.mesh.num_ranks(), 8);
   EXPECT_EQ(plan.program.mesh.group(0, Axis::kPp), (std::vector<int>{0, 1}));
   EXPECT_EQ(plan.program.mesh.size(Axis::kDpShard), 4);
-  EXPECT_EQ(plan.data_parallel, (DataParallel{.degree = 4, .shards = 8, .zero3 = true}));
+  EXPECT_EQ(plan.options.data_parallel, (DataParallel{.degree = 4, .shards = 8, .zero3 = true}));
 }
 
 TEST(DataParallelConfigTest, RefusesInTheWordsOfTheConfiguration) {

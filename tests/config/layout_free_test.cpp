@@ -35,10 +35,12 @@ TEST(LayoutFreeTest, FixesTheShardsThatTheMicrobatchesAllow) {
 }
 
 TEST(LayoutFreeTest, FixesTheSlicesThatTheHeadsAllow) {
-  EXPECT_EQ(plan_of_config(config_with({})).tensor_parallel.slices, 2);
+  EXPECT_EQ(plan_of_config(config_with({})).options.tensor_parallel.slices, 2);
   const Plan plan = plan_of_config(config_with({{"parallelism.tensor_parallel_degree", "2"}}));
-  EXPECT_EQ(plan.tensor_parallel.slices, 2);
-  EXPECT_EQ(plan_of_config(config_with({{"training.layout_free", "1"}})).tensor_parallel.slices, 1);
+  EXPECT_EQ(plan.options.tensor_parallel.slices, 2);
+  EXPECT_EQ(
+      plan_of_config(config_with({{"training.layout_free", "1"}})).options.tensor_parallel.slices,
+      1);
 }
 
 TEST(LayoutFreeTest, LeavesAModelWholeWhoseLayersAreNotDivided) {
@@ -46,8 +48,8 @@ TEST(LayoutFreeTest, LeavesAModelWholeWhoseLayersAreNotDivided) {
       plan_of_config(config_with({{"model.config", ""},
                                   {"model.path", SLUICE_TEST_DATA "/reference/models/llama_untied"},
                                   {"lora.rank", "4"}}));
-  EXPECT_EQ(plan.tensor_parallel.num_slices(), 1);
-  EXPECT_EQ(plan.data_parallel.shards, 8);
+  EXPECT_EQ(plan.options.tensor_parallel.num_slices(), 1);
+  EXPECT_EQ(plan.options.data_parallel.shards, 8);
 }
 
 TEST(LayoutFreeTest, RefusesADegreeThatDoesNotDivideIt) {

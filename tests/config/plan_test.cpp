@@ -530,13 +530,13 @@ TEST_F(PlanTest, WithoutAMeasurementCountsAndSaysSo) {
   EXPECT_TRUE(needs_measurement(run));
   const Plan plan = plan_of_config(run);
   EXPECT_EQ(plan.time_unit, "GFLOP");
-  EXPECT_EQ(plan.balance, Balance::kCost);
+  EXPECT_EQ(plan.options.balance, Balance::kCost);
   ASSERT_FALSE(plan.notes.empty());
   EXPECT_TRUE(plan.notes.front().starts_with("nothing is measured here")) << plan.notes.front();
   const MeasuredMachine measured = {costs_text(run, 2.0), std::int64_t{1} << 40};
   const Plan of_machine = plan_of_config(run, &measured);
   EXPECT_EQ(of_machine.time_unit, "s");
-  EXPECT_EQ(of_machine.balance, Balance::kMeasured);
+  EXPECT_EQ(of_machine.options.balance, Balance::kMeasured);
   EXPECT_FALSE(of_machine.candidates.empty());
 }
 
@@ -550,7 +550,7 @@ TEST_F(PlanTest, AChosenScheduleKeepsToTheDevicesMemory) {
   Overrides even = chosen;
   even.emplace_back("parallelism.partition", "even");
   EXPECT_FALSE(needs_measurement(config(even)));
-  EXPECT_EQ(plan_of_config(config(even)).balance, Balance::kEven);
+  EXPECT_EQ(plan_of_config(config(even)).options.balance, Balance::kEven);
 }
 
 }  // namespace

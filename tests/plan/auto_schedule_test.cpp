@@ -16,7 +16,7 @@ ModelSpec llama() {
 }
 
 PipelineOptions some_options(int num_microbatches = 8) {
-  PipelineOptions options{.num_ranks = 2, .auto_schedule = true};
+  PipelineOptions options{.num_ranks = 2, .schedule = "auto"};
   options.num_microbatches = num_microbatches;
   options.balance = Balance::kCost;
   options.seq_len = 64;
@@ -36,7 +36,7 @@ TEST(AutoScheduleTest, NoNamedScheduleIsFaster) {
   for (const ScheduleInfo& schedule : schedule_table()) {
     for (const int stages : {1, 2}) {
       PipelineOptions options = some_options();
-      options.auto_schedule = false;
+      options.schedule = {};
       options.schedule = schedule.kind;
       options.partition.stages_per_rank = stages;
       try {
@@ -143,10 +143,10 @@ TEST(AutoScheduleTest, ChoosesTheSameEveryTime) {
 
 TEST(AutoScheduleTest, RefusesAScheduleBesideIt) {
   PipelineOptions options = some_options();
-  options.schedule = ScheduleKind::k1F1B;
+  options.schedule.name = ScheduleKind::k1F1B;
   EXPECT_NE(test::message_of([&] {
               plan_pipeline(llama(), options);
-            }).find("`auto_schedule` and `schedule` exclude each other"),
+            }).find("`schedule.is_auto` and `schedule.name` exclude each other"),
             std::string::npos);
 }
 

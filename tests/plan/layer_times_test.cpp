@@ -229,7 +229,7 @@ TEST(LayerTimesTest, MakeAPredictionInSeconds) {
   options.balance = Balance::kMeasured;
   const Plan plan = plan_pipeline(llama(), options);
   EXPECT_EQ(plan.time_unit, "s");
-  EXPECT_EQ(plan.balance, Balance::kMeasured);
+  EXPECT_EQ(plan.options.balance, Balance::kMeasured);
   double busiest = 0;
   for (const RankPrediction& rank : plan.ranks) busiest = std::max(busiest, rank.busy);
   EXPECT_GT(plan.simulation.makespan, busiest);

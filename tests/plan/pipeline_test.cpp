@@ -54,7 +54,7 @@ TEST(PlanPipelineTest, WarnsOfRanksWithoutANumberOfMicrobatches) {
                                "the 4 ranks work one after the other: give at least 4"});
   EXPECT_TRUE(warnings({.num_ranks = 4, .num_microbatches = 1}).empty());
   EXPECT_TRUE(warnings({.num_ranks = 1}).empty());
-  EXPECT_TRUE(warnings({.own_schedule = parse_schedule_csv(kOwn, "own.csv")}).empty());
+  EXPECT_TRUE(warnings({.schedule = parse_schedule_csv(kOwn, "own.csv")}).empty());
 }
 
 std::string row_text(const Plan& plan, int rank) {
@@ -104,7 +104,7 @@ TEST(PlanPipelineTest, AFrozenStageBetweenTrainedOnesPassesGradientsOn) {
 
 TEST(PlanPipelineTest, AnOwnScheduleLosesTheSame) {
   const Plan plan =
-      plan_pipeline(model_of("llama_untied"), {.own_schedule = parse_schedule_csv(kOwn, "own.csv"),
+      plan_pipeline(model_of("llama_untied"), {.schedule = parse_schedule_csv(kOwn, "own.csv"),
                                                .step_end = StepEnd::kUpdate,
                                                .trainable = kUpperHalf});
   EXPECT_EQ(row_text(plan, 0), "0F0 0SEND_F0 0F1 0SEND_F1 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
@@ -229,9 +229,9 @@ TEST(PlanPipelineTest, WithoutAScheduleTakesTheOneThatSuitsTheSplit) {
 }
 
 TEST(PlanPipelineTest, AScheduleOfOnesOwnSaysHowManyRanksAndMicrobatches) {
-  const Plan plan =
-      plan_pipeline(model_of("llama_untied"),
-                    {.schedule = "gpipe", .own_schedule = parse_schedule_csv(kOwn, "own.csv")});
+  ScheduleChoice choice = "gpipe";
+  choice.own = parse_schedule_csv(kOwn, "own.csv");
+  const Plan plan = plan_pipeline(model_of("llama_untied"), {.schedule = choice});
   EXPECT_EQ(plan.program.num_ranks(), 2);
   EXPECT_EQ(plan.program.num_microbatches, 2);
   EXPECT_EQ(plan.notes,
@@ -242,19 +242,19 @@ TEST(PlanPipelineTest, AScheduleOfOnesOwnSaysHowManyRanksAndMicrobatches) {
 TEST(PlanPipelineTest, RefusesCountsThatAScheduleOfOnesOwnDoesNotHave) {
   const Schedule own = parse_schedule_csv(kOwn, "own.csv");
   EXPECT_EQ(
-      refusal({.num_ranks = 3, .own_schedule = own}),
-      "the schedule own.csv has 2 ranks, but `num_ranks` = 3; `own_schedule`; set `num_ranks` = 2");
-  EXPECT_EQ(refusal({.own_schedule = own, .num_microbatches = 4}),
-            "the schedule own.csv has 2 microbatches, but `num_microbatches` = 4; `own_schedule`; "
+      refusal({.num_ranks = 3, .schedule = own}),
+      "the schedule own.csv has 2 ranks, but `num_ranks` = 3; `schedule.own`; set `num_ranks` = 2");
+  EXPECT_EQ(refusal({.schedule = own, .num_microbatches = 4}),
+            "the schedule own.csv has 2 microbatches, but `num_microbatches` = 4; `schedule.own`; "
             "set `num_microbatches` = 2");
-  EXPECT_EQ(refusal({.own_schedule = own, .partition = {.placement = Placement::kV}}),
-            "`own_schedule` and `stage_to_rank` exclude each other; `own_schedule`; leave "
+  EXPECT_EQ(refusal({.schedule = own, .partition = {.placement = Placement::kV}}),
+            "`schedule.own` and `stage_to_rank` exclude each other; `schedule.own`; leave "
             "`stage_to_rank` out: the schedule places its stages on ranks [0, 1]");
 }
 
 TEST(PlanPipelineTest, RefusesAScheduleThatCannotComplete) {
   const Schedule own = parse_schedule_csv("0F0,0B0\n1B0,1F0\n", "own.csv");
-  EXPECT_THROW(plan_pipeline(model_of("llama_untied"), {.own_schedule = own}), RefusedSchedule);
+  EXPECT_THROW(plan_pipeline(model_of("llama_untied"), {.schedule = own}), RefusedSchedule);
 }
 
 TEST(PlanPipelineTest, ErrorsNameOptions) {
@@ -274,7 +274,7 @@ TEST(PlanPipelineTest, ErrorsNameOptions) {
                      .partition = {.placement = Placement::kV}}),
             "the schedule Interleaved1F1B places its stages on ranks [0, 1, 0, 1], not "
             "[0, 1, 1, 0]; `stage_to_rank`; set `schedule` = \"ZBVZeroBubble\" or \"DualPipeV\", "
-            "leave `stage_to_rank` out, or give a schedule of your own by `own_schedule`");
+            "leave `stage_to_rank` out, or give a schedule of your own (`schedule.own`)");
   EXPECT_EQ(refusal({.num_ranks = 2, .partition = {.split_points = {"layers.1"}}}),
             "unknown name 'layers.1' in the split points; `partition`; 'layers.1' is a name of "
             "convention torchtitan: set `partition_convention` to that, or write 'model.layers.1'");

@@ -177,8 +177,8 @@ inline Plan plan_of(const Model& model, Partition partition, Program program,
   }
   plan.partition = std::move(partition);
   plan.schedule.num_microbatches = program.num_microbatches;
-  plan.data_parallel = data_parallel;
-  plan.step_end = StepEnd::kUpdate;
+  plan.options.data_parallel = data_parallel;
+  plan.options.step_end = StepEnd::kUpdate;
   plan.program = all_full || program.forward_only ? std::move(program)
                                                   : drop_frozen(std::move(program), backwards);
   return plan;

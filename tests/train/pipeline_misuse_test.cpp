@@ -501,7 +501,7 @@ TEST_F(PipelineMisuseTest, Gradients) {
   expect_parts(refusal({.reduction = {.per_microbatch = true}}), ErrorKind::kUsage,
                {"per_microbatch is set without a hook", "RunOptions::reduction"});
   PipelineOptions own;
-  own.own_schedule = parse_schedule_csv("0F0,0F1,0B0,0B1,0REDUCE_GRAD\n", "own.csv");
+  own.schedule = parse_schedule_csv("0F0,0F1,0B0,0B1,0REDUCE_GRAD\n", "own.csv");
   const auto reduce = [](int, std::optional<int>, const auto&) {};
   expect_parts(refusal({.reduction = {.reduce = reduce, .per_microbatch = true}}, own),
                ErrorKind::kUsage, {"the schedule has '0REDUCE_GRAD', but per_microbatch is on"});

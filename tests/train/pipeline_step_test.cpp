@@ -304,7 +304,7 @@ TEST(PipelineStepTest, GivesEveryReductionTheGradientOfItsMicrobatchAlone) {
         gradients[name + " " + std::to_string(*microbatch)] = gradient.clone();
     };
     PipelineOptions plan;
-    if (split) plan.own_schedule = schedule;
+    if (split) plan.schedule = schedule;
     if (!split) plan = layout("1F1B", 1, 2);
     const at::Tensor x = inputs_of(1);
     run(

@@ -264,7 +264,7 @@ TEST(PipelineTest, AnEvaluationBetweenStepsChangesNothing) {
                 &squared_error,
                 [](const Values& batch) { return batch["y"].numel(); }};
     std::vector<at::Tensor> grads;
-    run(model, {.own_schedule = schedule}, [&](Pipeline& pipeline) {
+    run(model, {.schedule = schedule}, [&](Pipeline& pipeline) {
       const at::Tensor x = inputs_of(1), y = at::sin(x);
       pipeline.parameters();
       pipeline.train_step({{"x", x}, {"y", y}});

@@ -203,7 +203,7 @@ TEST(WholeModuleTest, HasTheSameBitsHoweverItIsCut) {
     layouts.back().partition.convention = convention;
   }
   for (const PipelineOptions& options : layouts) {
-    SCOPED_TRACE(options.partition.convention.text() + " " + options.schedule->text());
+    SCOPED_TRACE(options.partition.convention.text() + " " + options.schedule.name->text());
     expect_same_bits(one, train(model, options));
   }
 }

@@ -21,12 +21,12 @@ constexpr double kSame = 1e-9;  // relative difference that counts as equal
 void require_free(const PipelineOptions& options) {
   const auto refuse = [](const char* what) {
     throw Error(ErrorKind::kUsage,
-                {.what = std::string("`auto_schedule` and ") + what + " exclude each other",
+                {.what = std::string("`schedule.is_auto` and ") + what + " exclude each other",
                  .where = "`schedule`",
                  .remedy = "give one of them"});
   };
-  if (options.own_schedule) refuse("`own_schedule`");
-  if (options.schedule) refuse("`schedule`");
+  if (options.schedule.own) refuse("`schedule.own`");
+  if (options.schedule.name) refuse("`schedule.name`");
 }
 
 std::int64_t peak_of(const Plan& plan) {
@@ -225,8 +225,8 @@ ScheduleCandidate candidate_of(const Plan& plan) {
   shown.bubble_fraction = plan.simulation.bubble_fraction;
   shown.peak_bytes = peak_of(plan);
   shown.refusal = order_of_sums_violation(plan.program);
-  if (shown.refusal.empty() && plan.memory_per_rank && shown.peak_bytes > *plan.memory_per_rank) {
-    shown.refusal = over_memory(shown.peak_bytes, *plan.memory_per_rank);
+  if (shown.refusal.empty() && plan.options.memory_per_rank && shown.peak_bytes > *plan.options.memory_per_rank) {
+    shown.refusal = over_memory(shown.peak_bytes, *plan.options.memory_per_rank);
     shown.short_of_memory = true;
   }
   return shown;

@@ -41,7 +41,7 @@ void require_fits(const Schedule& schedule, const char* what, int found, const c
   throw Error(ErrorKind::kUsage,
               {.what = formatted("the schedule {} has {}, but {} = {}", schedule.name,
                                  counted(found, what), option, *wanted),
-               .where = "`own_schedule`",
+               .where = "`schedule.own`",
                .remedy = "set " + std::string(option) + " = " + std::to_string(found)});
 }
 
@@ -55,13 +55,13 @@ PartitionOptions partition_of_own(const PipelineOptions& options, const Schedule
 }
 
 Candidate own_candidate(const PipelineOptions& options) {
-  const Schedule& schedule = *options.own_schedule;
+  const Schedule& schedule = *options.schedule.own;
   // The split and the passes require a valid schedule.
   const Program bare = to_program(schedule);
   require_proof(bare, verify(bare), schedule.name);
   Candidate candidate;
-  if (options.schedule) {
-    candidate.notes.push_back("`schedule` = \"" + options.schedule->text() +
+  if (options.schedule.name) {
+    candidate.notes.push_back("`schedule` = \"" + options.schedule.name->text() +
                               "\" is not used: the schedule comes from " + schedule.name);
   }
   require_fits(schedule, "rank", schedule.num_ranks(), "`num_ranks`", options.num_ranks);
@@ -69,8 +69,8 @@ Candidate own_candidate(const PipelineOptions& options) {
                options.num_microbatches);
   if (options.partition.placement || !options.partition.stage_to_rank.empty()) {
     throw Error(ErrorKind::kUsage,
-                {.what = "`own_schedule` and `stage_to_rank` exclude each other",
-                 .where = "`own_schedule`",
+                {.what = "`schedule.own` and `stage_to_rank` exclude each other",
+                 .where = "`schedule.own`",
                  .remedy = "leave `stage_to_rank` out: the schedule places its stages on ranks " +
                            list_text(schedule.stage_map.ranks())});
   }
@@ -98,15 +98,15 @@ bool has_own_split(const PartitionOptions& partition) {
 
 Candidate asked_candidate(const Question& question) {
   const PipelineOptions& options = question.options();
-  if (options.own_schedule) return own_candidate(options);
+  if (options.schedule.own) return own_candidate(options);
   Candidate candidate;
-  candidate.name = options.schedule.value_or(ScheduleKind::k1F1B);
-  candidate.said_by = options.schedule ? "`schedule`" : "";
+  candidate.name = options.schedule.name.value_or(ScheduleKind::k1F1B);
+  candidate.said_by = options.schedule.name ? "`schedule`" : "";
   const auto has_several = [&] {
     const PartitionOptions free = partition_of_ranks(options, std::nullopt);
     return question.placed(free, CutBy::kRule).stage_map().stages_per_rank() > 1;
   };
-  if (!options.schedule && has_several()) {
+  if (!options.schedule.name && has_several()) {
     candidate.name = ScheduleKind::kInterleaved1F1B;
     candidate.notes.push_back("several stages a rank and no schedule named: " +
                               candidate.name->text() + " is taken (`schedule`)");

@@ -17,7 +17,7 @@ struct Candidate {
   std::vector<std::string> notes = {};
 };
 
-// Used without auto_schedule: the schedule in the options, or a suitable default. Throws
+// Used unless the schedule is "auto": the schedule in the options, or a suitable default. Throws
 // Error(kUsage), and RefusedSchedule for an invalid schedule of the user's.
 Candidate asked_candidate(const Question& question);
 

@@ -37,7 +37,7 @@ Schedule scheduled(const Question& question, const Candidate& candidate,
 }
 
 std::vector<std::string> notes_of_rows(const Plan& plan) {
-  const TensorParallel& how = plan.tensor_parallel;
+  const TensorParallel& how = plan.options.tensor_parallel;
   const std::int64_t length = plan.microbatch.length;
   if (plan.model.family.empty() || how.degree == 1 || !how.sequence ||
       at_length(length, how).sequence)
@@ -113,9 +113,9 @@ Plan draft_one(Question& question, const Candidate& candidate) {
   };
   note(plan.partition.notes);
   note(notes_of_rows(plan));
-  note(check_data_parallel(plan.data_parallel, plan.schedule, candidate.own.has_value()));
+  note(check_data_parallel(plan.options.data_parallel, plan.schedule, candidate.own.has_value()));
   plan.program.mesh =
-      mesh_of(plan.schedule.num_ranks(), plan.data_parallel, plan.rank_order, plan.tensor_parallel);
+      mesh_of(plan.schedule.num_ranks(), plan.options.data_parallel, plan.options.rank_order, plan.options.tensor_parallel);
   note(set_recomputed(plan.model, plan.partition, question.options().activation_checkpoint));
   if (question.times()) plan.costs = stage_costs(*question.times(), plan.partition);
   return plan;
@@ -139,7 +139,7 @@ Plan finish_plan(Plan plan) {
 }
 
 Plan draft_plan(ModelSpec model, const PipelineOptions& options) {
-  if (options.auto_schedule) return best_plan(std::move(model), options);
+  if (options.schedule.is_auto) return best_plan(std::move(model), options);
   Question question(std::move(model), options);
   return draft_one(question, asked_candidate(question));
 }
@@ -148,7 +148,7 @@ Plan draft_plan(ModelSpec model, const PipelineOptions& options) {
 
 Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   Plan plan = detail::draft_plan(std::move(model), options);
-  return options.auto_schedule ? plan : detail::finish_plan(std::move(plan));
+  return options.schedule.is_auto ? plan : detail::finish_plan(std::move(plan));
 }
 
 }  // namespace sluice

@@ -32,7 +32,7 @@ Plan draft_one(Question& question, const Candidate& candidate);
 // change. Throws plan_pipeline()'s errors.
 Plan finish_plan(Plan plan);
 
-// Returns a draft on which the run calls finish_plan() once its modules exist. With auto_schedule
+// Returns a draft on which the run calls finish_plan() once its modules exist. With "auto"
 // the plan is already complete. Throws plan_pipeline()'s errors.
 Plan draft_plan(ModelSpec model, const PipelineOptions& options);
 

@@ -41,7 +41,7 @@ void warn_of_positions(const ModelSpec& model, std::int64_t seq_len,
 
 void warn_of_one_microbatch(const PipelineOptions& options, std::vector<std::string>& warnings) {
   const int num_ranks = options.num_ranks.value_or(1);
-  if (num_ranks == 1 || options.num_microbatches || options.own_schedule) return;
+  if (num_ranks == 1 || options.num_microbatches || options.schedule.own) return;
   warnings.push_back("`num_microbatches` is not given, so a step has one microbatch and the " +
                      std::to_string(num_ranks) + " ranks work one after the other: give at least " +
                      std::to_string(num_ranks));
@@ -70,7 +70,7 @@ void require_one_reduction(const PipelineOptions& options) {
 }
 
 void require_layout(const PipelineOptions& options) {
-  const std::optional<Schedule>& own = options.own_schedule;
+  const std::optional<Schedule>& own = options.schedule.own;
   require_replicas(options.data_parallel,
                    own ? own->num_microbatches : options.num_microbatches.value_or(1));
   require_one_reduction(options);
@@ -95,28 +95,20 @@ Question::Question(ModelSpec model, const PipelineOptions& options) : options_(o
   require_positive(options.seq_len, "`seq_len`");
   base_.model = std::move(model);
   base_.microbatch = {options.microbatch_size, options.seq_len};
-  base_.data_parallel = options.data_parallel;
-  base_.tensor_parallel = options.tensor_parallel;
-  base_.rank_order = options.rank_order;
-  base_.step_end = options.step_end;
-  base_.gathers_outputs = options.gathers_outputs;
-  base_.hooked_reduction = options.hooked_reduction;
-  base_.optimizer = options.optimizer;
-  base_.keeps_snapshot = options.keeps_snapshot;
-  base_.balance = options.balance;
-  base_.memory_per_rank = options.memory_per_rank;
+  base_.options = options;
+  base_.options.schedule.own.reset();  // it becomes Plan::schedule
   set_trainable(base_.model, options.trainable);
   freeze_layers(base_.model, options.frozen_layers);
   require_something_to_train(base_.model);
   require_positions(base_.model, options.seq_len);
   warn_of_positions(base_.model, options.seq_len, base_.warnings);
   warn_of_one_microbatch(options, base_.warnings);
-  check_tensor_parallel(base_.tensor_parallel);
-  require_dividable(base_.model, base_.tensor_parallel);
+  check_tensor_parallel(base_.options.tensor_parallel);
+  require_dividable(base_.model, base_.options.tensor_parallel);
   require_layout(options);
   require_recomputable(base_.model, options.activation_checkpoint);
   set_times();
-  if (base_.tensor_parallel.num_slices() > 1) take_share();
+  if (base_.options.tensor_parallel.num_slices() > 1) take_share();
   if (cuts_by_costs()) set_layer_costs();
 }
 
@@ -139,7 +131,7 @@ void Question::set_times() {
 
 void Question::take_share() {
   const ModelSpec whole = base_.model;
-  const TensorParallel how = at_length(options_.seq_len, base_.tensor_parallel);
+  const TensorParallel how = at_length(options_.seq_len, base_.options.tensor_parallel);
   set_costs_of_trained(base_.model, how);
   if (times_)
     times_ = std::make_shared<const LayerTimes>(of_one_share(*times_, whole, base_.model, how));
@@ -149,7 +141,7 @@ void Question::set_layer_costs() {
   Partition whole = uncut(base_.model);
   set_recomputed(base_.model, whole, options_.activation_checkpoint);
   again_ = whole.stages.front().recomputed;
-  const int num_microbatches = options_.own_schedule ? options_.own_schedule->num_microbatches
+  const int num_microbatches = options_.schedule.own ? options_.schedule.own->num_microbatches
                                                      : options_.num_microbatches.value_or(1);
   layer_costs_ = step_times(*times_, num_microbatches);
   if (!times_->counted) return;  // measured times already include recomputation

@@ -45,7 +45,7 @@ std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
       if (parameter.trainable)
         bytes = saturating_add(
             bytes,
-            saturating_multiply(kFloat32, detail::most_held(parameter, plan.tensor_parallel)));
+            saturating_multiply(kFloat32, detail::most_held(parameter, plan.options.tensor_parallel)));
     }
   }
   return bytes;
@@ -57,7 +57,7 @@ detail::ExchangedParameters exchanged_parameters(const Plan& plan, const StageCo
   for (const int layer : stage.layers) {
     for (const ParameterSpec& parameter : plan.model.layers[layer].parameters) {
       (parameter.trainable ? exchanged.trained : exchanged.frozen)
-          .push_back(detail::most_held(parameter, plan.tensor_parallel));
+          .push_back(detail::most_held(parameter, plan.options.tensor_parallel));
       exchanged.bytes_of_number =
           std::max<std::int64_t>(exchanged.bytes_of_number, dtype_bytes(parameter.dtype));
     }
@@ -81,7 +81,7 @@ void add_parameters(const Plan& plan, const StageContent& stage, RankParameters&
       const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
       if (!of.held.insert(name).second) continue;
       const std::int64_t width = dtype_bytes(parameter.dtype);
-      const std::int64_t held = detail::most_held(parameter, plan.tensor_parallel);
+      const std::int64_t held = detail::most_held(parameter, plan.options.tensor_parallel);
       rank.num_parameters += held;
       rank.parameter_bytes += width * held;
       if (parameter.trainable) {
@@ -121,7 +121,7 @@ std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   if (none == 0 || none == static_cast<std::ptrdiff_t>(runs_ahead.size())) return bytes;
   const Simulation run = simulate(
       plan.program,
-      stage_costs(counted_times(plan.model, plan.microbatch, plan.optimizer), plan.partition));
+      stage_costs(counted_times(plan.model, plan.microbatch, plan.options.optimizer), plan.partition));
   std::map<std::pair<int, int>, double> received;
   for (const RankTimeline& row : run.ranks) {
     for (const TimedAction& timed : row.actions)
@@ -155,7 +155,7 @@ std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& 
   for (const LayerInfo& layer : plan.model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
       if (!parameter.tied_to.empty())
-        numbers[parameter.tied_to] = detail::most_held(parameter, plan.tensor_parallel);
+        numbers[parameter.tied_to] = detail::most_held(parameter, plan.options.tensor_parallel);
     }
   }
   std::int64_t sum = 0;
@@ -190,7 +190,7 @@ double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::i
 
 RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
                        const std::vector<Action>& row) {
-  const DataParallel& replicas = plan.data_parallel;
+  const DataParallel& replicas = plan.options.data_parallel;
   RankMemory of;
   RankParameters parameters;
   std::vector<const StageContent*> stages;
@@ -212,7 +212,7 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
     share.trained_share = saturating_add(share.trained_share, exchanged[index].trained_share);
     share.frozen_share = saturating_add(share.frozen_share, exchanged[index].frozen_share);
   }
-  const bool is_ours = plan.step_end == StepEnd::kUpdate;
+  const bool is_ours = plan.options.step_end == StepEnd::kUpdate;
   const bool shards_state = replicas.degree > 1 && (replicas.zero1 || replicas.zero3);
   // Tied parameters have one optimizer state per rank.
   const std::int64_t num_trained = shards_state
@@ -225,13 +225,13 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
     trained = std::min(trained, share.trained_share);
   }
   if (!is_ours) of.gradient_bytes = saturating_add(of.gradient_bytes, shown);
-  of.optimizer_bytes = moments_of(plan.optimizer) * (is_ours ? kFloat32 * num_trained : trained);
+  of.optimizer_bytes = moments_of(plan.options.optimizer) * (is_ours ? kFloat32 * num_trained : trained);
   if (replicas.degree > 1 && replicas.zero3) {
     of.parameter_bytes =
         std::min(of.parameter_bytes, saturating_add(share.trained_share, share.frozen_share));
   }
   // A snapshot stores each storage once, also frozen ones. With adapters it stores only those.
-  if (plan.keeps_snapshot) {
+  if (plan.options.keeps_snapshot) {
     of.snapshot_bytes = (has_adapter(plan.model) ? parameters.of_adapters : of.parameter_bytes) +
                         of.optimizer_bytes;
   }
