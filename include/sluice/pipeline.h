@@ -55,6 +55,7 @@ namespace sluice {
 class Checkpoint;
 class Group;
 class Pipeline;
+class PipelineControl;
 class Trainer;
 class Transport;
 
@@ -78,11 +79,6 @@ struct LoadOptions {
   std::vector<torch::optim::Optimizer*> optimizers = {};
   // Requires as many ranks as were saved.
   bool rank_tensors = false;
-};
-
-struct RankStats {
-  StepTimes times;
-  std::int64_t peak_bytes = 0;  // 0 without RunOptions::ledger
 };
 
 struct LoadedState {
@@ -114,10 +110,6 @@ class Pipeline {
   // Same, without a loss or its inputs. Returns this replica's outputs by microbatch, on the given
   // ranks.
   std::vector<Values> predict(const Inputs& inputs, OutputRanks ranks = OutputRanks::kAll);
-  // As eval_step(), for microbatches that are already cut, possibly none. Returns all replicas'
-  // losses in order, on every rank. Does not check that ranks agree.
-  std::vector<MicrobatchLoss> evaluate(const StepBatch& batch);
-
   // Collective. Updates with torch's optimizer. With zero1 and zero3, it also sends updated weights
   // to all replicas, and optimizer.step() is refused. Throws Error(kUsage) for an optimizer with
   // other tensors or a closure (LBFGS), and with zero1 or zero3 for one that save() does not
@@ -154,16 +146,6 @@ class Pipeline {
 
   // `fill` must set all uses of a tied parameter to the same value.
   void load_weights(const FillStage& fill);
-  // This rank's part of a checkpoint, for a Saver. Tensors are not copied, and only replica 0 has
-  // those that replicas share. Sharded optimizer state is gathered into copies, collectively over
-  // `world`. A failed step ends the default group.
-  RankState state() const;
-  RankState state(const Group& world) const;
-  // Collective. Loads all that state() saves. `rest` first fills what an adapter's checkpoint
-  // lacks. Returns the parameters (of all ranks) without saved optimizer state, which starts at
-  // zero with a warning. Throws Error(kCheckpoint).
-  std::vector<std::string> load_state(const Checkpoint& checkpoint, const FillStage& rest = {});
-
   // Use it to divide by a count that is known only after several steps.
   void scale_grads_by_divisor(double divisor);
   // Collective. Scales gradients to at most max_norm (0: no scaling). Returns the previous norm,
@@ -188,15 +170,9 @@ class Pipeline {
   const Group& world() const;
 
   const StepTimes& times() const;
-  // Collective. Returns the statistics of each rank.
-  std::vector<RankStats> gather_stats(const StepTimes& times) const;
-  // Collective. Returns the stages that computed weight gradients during I (docs/numbers.md).
-  std::vector<int> gather_unsplit_stages() const;
-  // After a failure: this rank's last instructions, and the index of the one that ran, or -1.
-  std::string flight_record() const;
-  int current_instruction() const;
 
  private:
+  friend class PipelineControl;
   friend class Trainer;
   friend void detail::run_bodies(const Model&, const PipelineOptions&,
                                  const std::function<void(Pipeline&)>&, const RunOptions&);

@@ -33,6 +33,7 @@
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
 #include "sluice/pipeline.h"
+#include "train/pipeline_control.h"
 
 namespace sluice {
 namespace {
@@ -239,8 +240,9 @@ DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan,
   load_weights_to_evaluate(weights, plan.model, pipeline);
   doing = "evaluating";
   return evaluate_data(data, model, evaluation_batches(config, plan, rank), /*max_batches=*/0,
-                       /*step=*/0,
-                       [&](const StepBatch& batch) { return pipeline.evaluate(batch); });
+                       /*step=*/0, [&](const StepBatch& batch) {
+                         return PipelineControl(pipeline).evaluate(batch);
+                       });
 }
 
 std::string counted_by(const ModelSpec& model) {

@@ -19,6 +19,7 @@
 #include "sluice/error.h"
 #include "sluice/pipeline.h"
 #include "sluice/plan.h"
+#include "train/pipeline_control.h"
 
 namespace sluice {
 

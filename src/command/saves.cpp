@@ -10,6 +10,7 @@
 #include "optim/gradient_norm.h"
 #include "sluice/error.h"
 #include "sluice/parts/saver.h"
+#include "train/pipeline_control.h"
 
 namespace sluice {
 namespace {
@@ -96,7 +97,7 @@ void save_on_all_ranks(const TargetOfStep& target, const InterruptedRank& left, 
     return;
   }
   const SaveOutcome saved =
-      save_checkpoint(target(outcome.step), left.pipeline->state(world), world);
+      save_checkpoint(target(outcome.step), PipelineControl(*left.pipeline).state(world), world);
   if (saved.error) throw Error(*saved.error);
   outcome.path = saved.path;
 }
@@ -128,7 +129,8 @@ void RankSaves::after_step(std::int64_t step, StepRequest request, const Group& 
   if (!is_due(step, request)) return;
   if (saver_.in_flight()) settle(saver_.finish(world).value());
   const SaveFrom from = copies() ? SaveFrom::kCopy : SaveFrom::kLive;
-  if (const auto failed = saver_.begin(target_(step), pipeline_.state(), from, world)) {
+  if (const auto failed =
+          saver_.begin(target_(step), PipelineControl(pipeline_).state(), from, world)) {
     settle(*failed);
   } else if (from == SaveFrom::kLive) {
     settle(saver_.finish(world).value());
@@ -138,7 +140,7 @@ void RankSaves::after_step(std::int64_t step, StepRequest request, const Group& 
 std::string RankSaves::finish(std::int64_t step, const Group& world) {
   if (saver_.in_flight()) settle(saver_.finish(world).value());
   if (last_ && last_->step == step) return last_->path;
-  SaveOutcome outcome = save_checkpoint(target_(step), pipeline_.state(), world);
+  SaveOutcome outcome = save_checkpoint(target_(step), PipelineControl(pipeline_).state(), world);
   if (outcome.error) throw Error(*outcome.error);
   last_ = std::move(outcome);
   return last_->path;

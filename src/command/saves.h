@@ -23,7 +23,7 @@ using TargetOfStep = std::function<SaveTarget(std::int64_t step)>;
 class RankSaves {
  public:
   // `options` and `pipeline` must outlive this. `warns`: this rank logs warnings.
-  RankSaves(const CheckpointOptions& options, TargetOfStep target, const Pipeline& pipeline,
+  RankSaves(const CheckpointOptions& options, TargetOfStep target, Pipeline& pipeline,
             bool warns)
       : options_(options), target_(std::move(target)), pipeline_(pipeline), warns_(warns) {}
 
@@ -43,7 +43,7 @@ class RankSaves {
 
   const CheckpointOptions& options_;
   const TargetOfStep target_;
-  const Pipeline& pipeline_;
+  Pipeline& pipeline_;
   const bool warns_;
   Saver saver_;
   std::optional<SaveOutcome> last_;

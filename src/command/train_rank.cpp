@@ -22,6 +22,7 @@
 #include "report/straggler.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
+#include "train/pipeline_control.h"
 
 namespace sluice {
 namespace {
@@ -48,9 +49,10 @@ bool is_validated(const ProcessRun& run, std::int64_t step) {
 double validation_loss(const ProcessRun& run, const Model& model, Pipeline& pipeline, int rank,
                        std::int64_t step, const std::string& doing) {
   const double loss =
-      evaluate_data(*run.validation, model, evaluation_batches(run.config, run.plan, rank),
-                    run.config.validation.steps, step,
-                    [&](const StepBatch& batch) { return pipeline.evaluate(batch); })
+      evaluate_data(
+          *run.validation, model, evaluation_batches(run.config, run.plan, rank),
+          run.config.validation.steps, step,
+          [&](const StepBatch& batch) { return PipelineControl(pipeline).evaluate(batch); })
           .mean();
   if (std::isfinite(loss)) return loss;
   throw Error(ErrorKind::kNotFinite, {.what = "the validation loss is not finite",
@@ -141,13 +143,13 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
     times.compute_cpu = stragglers.add_step(times.compute_cpu);
 
     if (step == first) {
-      const std::vector<int> unsplit = pipeline.gather_unsplit_stages();
+      const std::vector<int> unsplit = PipelineControl(pipeline).gather_unsplit_stages();
       if (log) log->unsplit_stages(unsplit);
     }
     if (last) ran = gather_last_step(world, run.flight.recorder(world.rank()).record());
     if (run.trace && run.trace->ends_with(step, last)) run.trace->gather(world);
     if (logs) {
-      const std::vector<RankStats> stats = pipeline.gather_stats(times);
+      const std::vector<RankStats> stats = PipelineControl(pipeline).gather_stats(times);
       if (log) stragglers.gathered(stats, *log);
       stragglers.restart();
       Validated validated;
@@ -218,7 +220,7 @@ void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
     doing = "loading the checkpoint";
     FillStage base;
     if (run.adapter) base = weights_of(*run.weights.directory, run.plan.model);
-    pipeline.load_state(*run.resume.checkpoint, base);
+    PipelineControl(pipeline).load_state(*run.resume.checkpoint, base);
     // Close superseded files, which occupy the disk while they are open.
     pipeline.world().barrier().wait();
     if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
@@ -261,7 +263,8 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
     doing = "saving the last checkpoint";
     saved = own.saves->finish(steps, transport.world());
   } catch (...) {
-    run.post_mortem.add(rank, pipeline.current_instruction(), pipeline.flight_record());
+    run.post_mortem.add(rank, PipelineControl(pipeline).current_instruction(),
+                        PipelineControl(pipeline).flight_record());
     run.interrupted.at(rank) = std::move(own);
     throw;
   }

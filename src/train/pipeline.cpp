@@ -10,7 +10,6 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "comm/gather_messages.h"
 #include "engine/rank_errors.h"
 #include "layer/autocast.h"
 #include "layer/split_inputs.h"
@@ -176,12 +175,6 @@ void Pipeline::step(torch::optim::Optimizer& optimizer) {
   });
 }
 
-std::vector<MicrobatchLoss> Pipeline::evaluate(const StepBatch& batch) {
-  impl_->callers.require_settled("Pipeline::evaluate");
-  impl_->rank.evaluate(batch, {});
-  return impl_->rank.evaluated_losses();
-}
-
 int Pipeline::rank() const { return impl_->transport.rank(); }
 int Pipeline::num_ranks() const { return impl_->transport.size(); }
 int Pipeline::replica() const { return impl_->share.groups.replica; }
@@ -208,39 +201,5 @@ const Group& Pipeline::world() const { return impl_->world; }
 bool Pipeline::has_first_stage() const { return impl_->has_stage(0); }
 bool Pipeline::has_last_stage() const { return impl_->has_stage(program().num_stages() - 1); }
 const StepTimes& Pipeline::times() const { return impl_->rank.times(); }
-
-std::vector<RankStats> Pipeline::gather_stats(const StepTimes& times) const {
-  const MemoryLedger* ledger = impl_->rank.options().ledger;
-  Packer own;
-  own.add(std::vector<double>{times.total, times.compute, times.wait_receive, times.wait_send,
-                              times.reduction, times.optimizer, times.compute_cpu});
-  own.add(ledger ? ledger->peak_bytes(impl_->world.rank()) : 0);
-  std::vector<RankStats> stats;
-  for (Unpacker& message : gather_messages(impl_->world, own, "what the step cost")) {
-    RankStats& of_rank = stats.emplace_back();
-    const auto seconds = message.take<std::vector<double>>();
-    of_rank.times = {seconds.at(0), seconds.at(1), seconds.at(2), seconds.at(3),
-                     seconds.at(4), seconds.at(5), seconds.at(6)};
-    of_rank.peak_bytes = message.take<std::int64_t>();
-    message.finish();
-  }
-  return stats;
-}
-
-std::vector<int> Pipeline::gather_unsplit_stages() const {
-  std::vector<int> own;
-  for (const auto& stage : impl_->share.stages.stages()) {
-    if (!stage->splits_backward()) own.push_back(stage->index());
-  }
-  std::set<int> unsplit;
-  for (Unpacker& message : gather_messages(impl_->world, Packer().add(own), "unsplit stages")) {
-    for (const int stage : message.take<std::vector<int>>()) unsplit.insert(stage);
-    message.finish();
-  }
-  return {unsplit.begin(), unsplit.end()};
-}
-
-std::string Pipeline::flight_record() const { return impl_->rank.flight_record(); }
-int Pipeline::current_instruction() const { return impl_->rank.current_instruction(); }
 
 }  // namespace sluice

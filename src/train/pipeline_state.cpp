@@ -227,20 +227,6 @@ void Pipeline::load_weights(const FillStage& fill) {
   impl_->callers.settle();
 }
 
-RankState Pipeline::state() const { return impl_->rank.state(impl_->share.groups); }
-RankState Pipeline::state(const Group& world) const {
-  const RankModel& share = impl_->share;
-  return impl_->rank.state(share.shards_state || share.groups.num_shares > 1
-                               ? make_run_groups(world, share.mesh)
-                               : share.groups);
-}
-
-std::vector<std::string> Pipeline::load_state(const Checkpoint& checkpoint, const FillStage& rest) {
-  std::vector<std::string> without_state = impl_->rank.load(checkpoint, rest);
-  impl_->callers.settle();
-  return without_state;
-}
-
 void Pipeline::scale_grads_by_divisor(double divisor) {
   require_no_step("Pipeline::scale_grads_by_divisor");
   require_callers_update(impl_->rank.plan(), "Pipeline::scale_grads_by_divisor");

@@ -6,6 +6,7 @@
 #include "support/callback_observer.h"
 #include "support/train_pipeline.h"
 #include "support/user_models.h"
+#include "train/pipeline_control.h"
 
 namespace sluice::test {
 namespace {
@@ -86,9 +87,10 @@ TEST(PostMortemTest, ATrainerKnowsTheInstructionThatFailed) {
                            try {
                              trainer.step(batch, 0.1);
                            } catch (...) {
-                             post_mortem.add(transport.rank(),
-                                             trainer.pipeline().current_instruction(),
-                                             trainer.pipeline().flight_record());
+                             post_mortem.add(
+                                 transport.rank(),
+                                 PipelineControl(trainer.pipeline()).current_instruction(),
+                                 PipelineControl(trainer.pipeline()).flight_record());
                              throw;
                            }
                          }),

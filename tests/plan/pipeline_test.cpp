@@ -274,7 +274,7 @@ TEST(PlanPipelineTest, ErrorsNameOptions) {
                      .partition = {.placement = Placement::kV}}),
             "the schedule Interleaved1F1B places its stages on ranks [0, 1, 0, 1], not "
             "[0, 1, 1, 0]; `stage_to_rank`; set `schedule` = \"ZBVZeroBubble\" or \"DualPipeV\", "
-            "leave `stage_to_rank` out, or give a schedule of your own (`schedule.own`)");
+            "leave `stage_to_rank` out, or give a schedule of your own by `schedule.own`");
   EXPECT_EQ(refusal({.num_ranks = 2, .partition = {.split_points = {"layers.1"}}}),
             "unknown name 'layers.1' in the split points; `partition`; 'layers.1' is a name of "
             "convention torchtitan: set `partition_convention` to that, or write 'model.layers.1'");

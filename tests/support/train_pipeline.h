@@ -30,6 +30,7 @@
 #include "sluice/trainer.h"
 #include "sluice/verify.h"
 #include "support/even_partition.h"
+#include "train/pipeline_control.h"
 
 namespace sluice::test {
 
@@ -193,7 +194,9 @@ class RankTrainer {
 
   Pipeline& pipeline() { return pipeline_; }
   StepResult step(const StepBatch& batch, double lr) { return trainer_.step(batch, lr); }
-  std::vector<MicrobatchLoss> evaluate(const StepBatch& batch) { return pipeline_.evaluate(batch); }
+  std::vector<MicrobatchLoss> evaluate(const StepBatch& batch) {
+    return PipelineControl(pipeline_).evaluate(batch);
+  }
   std::vector<ParameterInfo> parameters() const { return pipeline_.named_parameters(); }
   const Optimizer& optimizer() const { return trainer_.optimizer(); }
   std::optional<std::int64_t> weights_step() const { return trainer_.weights_step(); }
@@ -243,10 +246,10 @@ inline TrainingResult run_training(const TrainingRun& run) {
     for (const StepBatch& step : run.steps)
       reports.push_back(trainer.step(batch_of_rank(step, mesh, transport.rank()), run.lr));
     const std::vector<RankStats> stats =
-        trainer.pipeline().gather_stats(trainer.pipeline().times());
+        PipelineControl(trainer.pipeline()).gather_stats(trainer.pipeline().times());
     if (run.after_steps) run.after_steps(trainer, transport);
     if (run.options.data_parallel.zero3) {
-      const RankState whole = trainer.pipeline().state(transport.world());
+      const RankState whole = PipelineControl(trainer.pipeline()).state(transport.world());
       const std::lock_guard lock(mutex);
       result.stats = stats;
       for (const auto& [name, value] : whole.parameters) result.weights[name] = value.clone();

@@ -14,6 +14,7 @@
 #include "sluice/pipeline.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
+#include "train/pipeline_control.h"
 #include "train/trainer_support.h"
 
 namespace sluice::test::data_parallel_test {
@@ -531,7 +532,7 @@ TrainingRun part_of(const Layout& layout, const RunOf& what, std::size_t first, 
                run.steps.begin() + static_cast<std::ptrdiff_t>(last)};
   if (!from.empty()) {
     run.before_steps = [from](RankTrainer& trainer, Transport&) {
-      EXPECT_TRUE(trainer.pipeline().load_state(Checkpoint(from)).empty());
+      EXPECT_TRUE(PipelineControl(trainer.pipeline()).load_state(Checkpoint(from)).empty());
     };
   }
   if (!to.empty()) {
@@ -541,7 +542,7 @@ TrainingRun part_of(const Layout& layout, const RunOf& what, std::size_t first, 
       target.head.run = "0123456789abcdef";
       target.head.step = static_cast<std::int64_t>(last);
       const SaveOutcome outcome =
-          save_checkpoint(target, trainer.pipeline().state(), transport.world());
+          save_checkpoint(target, PipelineControl(trainer.pipeline()).state(), transport.world());
       ASSERT_FALSE(outcome.error) << outcome.error->what();
     };
   }

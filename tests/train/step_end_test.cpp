@@ -18,6 +18,7 @@
 #include "sluice/trainer.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
+#include "train/pipeline_control.h"
 #include "train/trainer_support.h"
 
 namespace sluice::test::step_end_test {
@@ -192,7 +193,7 @@ Trained trained_by_us(int ranks, const DataParallel& how, const char* schedule =
           own.norms.push_back(of_step.grad_norm);
         }
         if (!save.empty()) pipeline.save(save);
-        const RankState state = pipeline.state(pipeline.world());
+        const RankState state = PipelineControl(pipeline).state(pipeline.world());
         const std::lock_guard lock(mutex);
         for (const auto& [name, value] : state.parameters) own.weights[name] = value.clone();
         result.losses = own.losses;
@@ -357,7 +358,9 @@ TEST(StepEndTest, ACheckpointWithTheStateOfAnotherKindOfOptimizerIsRefusedByName
     pipeline.save(folder / "torch", {.optimizers = {&optimizer}});
   });
   const auto load = [&](Pipeline& p) { p.load(folder / "adamw"); };
-  const auto load_state = [&](Pipeline& p) { p.load_state(Checkpoint(folder / "adamw")); };
+  const auto load_state = [&](Pipeline& p) {
+    PipelineControl(p).load_state(Checkpoint(folder / "adamw"));
+  };
   const auto load_torch = [&](Pipeline& p) { p.load(folder / "torch"); };
   for (const auto& body : {std::function<void(Pipeline&)>(load), {load_state}}) {
     expect_said(error_with(body, sgd), ErrorKind::kCheckpoint,
@@ -454,7 +457,7 @@ TEST(StepEndTest, AStepOfWeightsThatNobodyPutInIsRefused) {
   const std::vector<std::function<void(Pipeline&)>> remedies = {
       [](Pipeline& p) { p.load_weights([](Stage&) {}); },
       [&](Pipeline& p) { p.load(folder / "ck"); },
-      [&](Pipeline& p) { p.load_state(Checkpoint(folder / "ck")); },
+      [&](Pipeline& p) { PipelineControl(p).load_state(Checkpoint(folder / "ck")); },
       [](Pipeline& p) { p.load_state_dict(p.local_state_dict()); }};
   for (const auto& remedy : remedies) {
     EXPECT_NO_THROW(run(

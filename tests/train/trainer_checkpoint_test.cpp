@@ -8,6 +8,7 @@
 #include "sluice/parts/saver.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
+#include "train/pipeline_control.h"
 #include "train/trainer_support.h"
 
 namespace sluice::test::trainer_checkpoint_test {
@@ -28,7 +29,7 @@ TrainingRun part_of(TrainingRun run, std::int64_t first, std::int64_t last, cons
   run.steps = {run.steps.begin() + first - 1, run.steps.begin() + last};
   if (!from.empty()) {
     run.before_steps = [from](RankTrainer& trainer, Transport&) {
-      EXPECT_TRUE(trainer.pipeline().load_state(Checkpoint(from)).empty());
+      EXPECT_TRUE(PipelineControl(trainer.pipeline()).load_state(Checkpoint(from)).empty());
     };
   }
   if (!to.empty()) {
@@ -40,7 +41,8 @@ TrainingRun part_of(TrainingRun run, std::int64_t first, std::int64_t last, cons
       // Half of the saves copy the state first, so later steps cannot change it.
       Saver saver;
       const SaveFrom from_what = last % 2 == 0 ? SaveFrom::kCopy : SaveFrom::kLive;
-      ASSERT_FALSE(saver.begin(target, trainer.pipeline().state(), from_what, transport.world()));
+      ASSERT_FALSE(saver.begin(target, PipelineControl(trainer.pipeline()).state(), from_what,
+                               transport.world()));
       const auto outcome = saver.finish(transport.world());
       ASSERT_FALSE(outcome->error) << outcome->error->what();
     };
@@ -112,7 +114,7 @@ TEST(TrainerCheckpointTest, ParametersWithoutStateInTheCheckpointAreNamedOnEvery
   const TrainingResult saved = run_training(sgd);
   TrainingRun adamw = part_of(mlp_run("GPipe", 3), 2, 2, "", "");
   adamw.before_steps = [&](RankTrainer& trainer, Transport&) {
-    EXPECT_EQ(trainer.pipeline().load_state(Checkpoint(folder / "ck")).size(),
+    EXPECT_EQ(PipelineControl(trainer.pipeline()).load_state(Checkpoint(folder / "ck")).size(),
               saved.weights.size());
   };
   run_training(adamw);

@@ -24,6 +24,7 @@
 #include "support/temp_directory.h"
 #include "support/user_models.h"
 #include "train/evaluator.h"
+#include "train/pipeline_control.h"
 #include "train/trainer_support.h"
 
 namespace sluice::test::trainer_test {
@@ -78,13 +79,15 @@ TEST(TrainerTest, AnEvaluationLeavesNoTraceAndHasTheSameBitsForEveryLayout) {
 TEST(TrainerTest, TheFlightRecordIsThatOfTheStepOrEvaluationThatRanLast) {
   TrainingRun run = mlp_run("1F1B", 2);
   run.after_steps = [](RankTrainer& trainer, Transport& /*transport*/) {
-    EXPECT_NE(trainer.pipeline().flight_record().find("UPDATE"), std::string::npos);
+    EXPECT_NE(PipelineControl(trainer.pipeline()).flight_record().find("UPDATE"),
+              std::string::npos);
     trainer.evaluate(random_steps(1, 2).front());
-    const std::string record = trainer.pipeline().flight_record();
+    const std::string record = PipelineControl(trainer.pipeline()).flight_record();
     EXPECT_NE(record.find("F1"), std::string::npos) << record;
     EXPECT_EQ(record.find("UPDATE"), std::string::npos) << record;
     trainer.step(random_steps(5).back(), 0.1);
-    EXPECT_NE(trainer.pipeline().flight_record().find("UPDATE"), std::string::npos);
+    EXPECT_NE(PipelineControl(trainer.pipeline()).flight_record().find("UPDATE"),
+              std::string::npos);
   };
   run_training(run);
 }
@@ -121,7 +124,9 @@ TEST(TrainerTest, BuffersAreSavedAndLoadedByTheirFullNames) {
     SaveTarget target;
     target.path = folder / "saved";
     target.head.run = "0123456789abcdef";
-    EXPECT_FALSE(save_checkpoint(target, trainer.pipeline().state(), transport.world()).error);
+    EXPECT_FALSE(
+        save_checkpoint(target, PipelineControl(trainer.pipeline()).state(), transport.world())
+            .error);
     const auto losses = trainer.evaluate(run.steps.front());
     if (transport.rank() == 0) saved_losses.push_back(losses.front().sum);
   };
@@ -156,7 +161,7 @@ TEST(TrainerTest, EveryRankKnowsWhichStagesDidNotSplitTheirBackward) {
   };
   std::atomic<int> num_right{0};
   run.after_steps = [&](RankTrainer& trainer, Transport&) {
-    num_right += trainer.pipeline().gather_unsplit_stages() == std::vector<int>{2};
+    num_right += PipelineControl(trainer.pipeline()).gather_unsplit_stages() == std::vector<int>{2};
   };
   run_training(run);
   EXPECT_EQ(num_right, 2);

@@ -21,6 +21,7 @@
 #include "sluice/parts/whole_module.h"
 #include "sluice/pipeline.h"
 #include "sluice/trainer.h"
+#include "train/pipeline_control.h"
 
 namespace sluice::test::whole_module_memory_test {
 namespace {
@@ -206,7 +207,7 @@ Peaks peaks_of(const PipelineOptions& options) {
     Pipeline pipeline(model, plan, transport, {.ledger = &ledger});
     Trainer trainer(pipeline, {});
     for (int step = 0; step < 2; ++step) trainer.step(batch, 1e-3);
-    const auto stats = pipeline.gather_stats({});
+    const auto stats = PipelineControl(pipeline).gather_stats({});
     if (transport.rank() != 0) return;
     for (const RankStats& of_rank : stats)
       peaks.measured.push_back(static_cast<double>(of_rank.peak_bytes));

@@ -21,6 +21,7 @@
 #include "sluice/trainer.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
+#include "train/pipeline_control.h"
 #include "train/trainer_support.h"
 
 namespace sluice::test::zero_door_test {
@@ -138,7 +139,7 @@ Trained train(const Layout& layout, const Make& make = kAdamW, const Part& part 
         }
         own.losses.push_back(pipeline.eval_step(batch_of(pipeline, 99, part.type)).loss);
         if (!part.to.empty()) pipeline.save(part.to, {.optimizers = {optimizer.get()}});
-        const RankState state = pipeline.state(pipeline.world());
+        const RankState state = PipelineControl(pipeline).state(pipeline.world());
         const std::lock_guard lock(mutex);
         EXPECT_TRUE(result.losses.empty() || result.losses == own.losses);
         result.losses = own.losses;

@@ -20,7 +20,7 @@ Error misplaced(const Schedule& schedule, const StageMap& stage_map, const std::
                  ", but the schedule " + schedule.name + " needs the same number on every rank",
          .where = where,
          .remedy =
-             formatted("make {} or {} stages, or give a schedule of your own (`schedule.own`)",
+             formatted("make {} or {} stages, or give a schedule of your own by `schedule.own`",
                        below, below + ranks)});
   }
   const bool is_v = stages == 2 * ranks && stage_map.is(Placement::kV);
@@ -30,7 +30,7 @@ Error misplaced(const Schedule& schedule, const StageMap& stage_map, const std::
                list_text(schedule.stage_map.ranks()) + ", not " + list_text(stage_map.ranks()),
        .where = where,
        .remedy = std::string(is_v ? "set `schedule` = \"ZBVZeroBubble\" or \"DualPipeV\", " : "") +
-                 "leave `stage_to_rank` out, or give a schedule of your own (`schedule.own`)"});
+                 "leave `stage_to_rank` out, or give a schedule of your own by `schedule.own`"});
 }
 
 // True if both maps group stages onto ranks identically, with any numbering of the ranks.

@@ -1,0 +1,15 @@
+# The pipeline library and the tests of its rooms load no library of models, and have no symbol of them.
+# usage: cmake -D READELF=.. -D NM=.. -D "FILES=a;b" -P libraries_without_models.cmake
+foreach(file IN LISTS FILES)
+  execute_process(COMMAND ${READELF} -d ${file} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCH "NEEDED[^\n]*libsluice_models[^\n]*" needed "${dynamic}")
+  if(needed)
+    message(SEND_ERROR "${file}: ${needed}")
+  endif()
+  execute_process(COMMAND ${NM} -C ${file} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "[^\n]*sluice::(causal_lm|read_model_spec|load_graph|Tokenizer|TokenData|read_tokenizer|detail::families|detail::graph_)[^\n]*" found "${symbols}")
+  if(found)
+    list(JOIN found "\n" found)
+    message(SEND_ERROR "${file} has symbols of models:\n${found}")
+  endif()
+endforeach()
