@@ -163,7 +163,6 @@ struct ProcessJob::Impl {
   std::string name;  // unique among the jobs of these processes
   std::mutex mutex;
   std::optional<JobFailure> first;
-  bool is_known = false;
   std::unique_ptr<ControlLine> line;  // its thread uses the members above
 
   bool is_alone() const { return environment.layout.num_processes == 1; }

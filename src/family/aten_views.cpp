@@ -150,8 +150,7 @@ bool returns_argument(const OperatorCall& call, std::string_view name, const Cal
            (call.text("memory_format").empty() || call.text("memory_format") == "contiguous");
   if (name == "dropout" || name == "feature_dropout" || name == "alpha_dropout")
     return call.real("p", 0.5) == 0 || !call.flag("train", true);
-  if (name == "repeat_interleave" || name == "_to_copy") return false;
-  return name == "type_as" && same_type;
+  return false;
 }
 
 std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,

@@ -1,5 +1,5 @@
 // The tape sees operators through a dispatch key above autograd. A thread includes the key while it
-// has a tape. The key is TESTING_ONLY_GenericWrapper, used only by torch's own C++ tests, and lies
+// has a tape. torch reserves the key DeferredInit for such uses and has no kernels for it. It lies
 // below interception_key.h's.
 #include "layer/tape.h"
 
@@ -29,7 +29,7 @@ namespace {
 
 using torch::jit::Stack;
 
-constexpr c10::DispatchKey kTapeKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
+constexpr c10::DispatchKey kTapeKey = c10::DispatchKey::DeferredInit;
 constexpr c10::DispatchKeySet kBelowTape(c10::DispatchKeySet::FULL_AFTER, kTapeKey);
 
 // Unused random numbers are drawn in pieces of at least this size; normal_ draws 16 at a time.
@@ -496,9 +496,9 @@ class TapeKernels {
 
 }  // namespace sluice
 
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, m) {
+TORCH_LIBRARY_IMPL(_, DeferredInit, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&sluice::TapeKernels::any>());
 }
-TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericWrapper, m) {
+TORCH_LIBRARY_IMPL(aten, DeferredInit, m) {
   m.impl("empty.memory_format", &sluice::TapeKernels::empty);
 }

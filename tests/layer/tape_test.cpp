@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -10,9 +11,12 @@
 #include <torch/types.h>
 
 #include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "layer/deferred.h"
+#include "layer/interception_key.h"
 #include "sluice/layer.h"
 #include "sluice/parts/observers.h"
 
@@ -278,6 +282,24 @@ TEST(TapeTest, AReachIntoMemoryThatIsNotThereIsAnErrorOfTorch) {
     EXPECT_THROW(make_names(make), c10::Error);
     EXPECT_TRUE(make());
   }
+}
+
+// The tape and keyed random numbers use dispatch keys for which LibTorch must have no kernels.
+TEST(DispatchKeysTest, LibTorchHasNoKernelsForOurKeys) {
+  const auto names_of = [](c10::DispatchKey key) {
+    std::set<std::string> names;
+    for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+      const auto op = c10::Dispatcher::singleton().findOp(name);
+      if (op && op->hasKernelForDispatchKey(key)) names.insert(c10::toString(name));
+    }
+    return names;
+  };
+  EXPECT_EQ(names_of(c10::DispatchKey::DeferredInit),
+            (std::set<std::string>{"aten::empty.memory_format"}));  // the tape's
+  // Ours are added at first use: operators that draw, and those that cast weights.
+  for (const std::string& name : names_of(kInterceptionKey))
+    EXPECT_TRUE(name.starts_with("aten::")) << name;
+  EXPECT_LT(names_of(kInterceptionKey).size(), 120U);
 }
 
 }  // namespace
