@@ -32,7 +32,7 @@ Losses pipelined(int ranks) {
                    const Batch batch = my_batch(2 * step + half);
                    pipeline.train_step({{"x", batch.x}, {"y", batch.y}});
                  }
-                 optimizer.step();
+                 pipeline.update(optimizer);
                  optimizer.zero_grad();
                  const auto seen = pipeline.eval_step({{"x", unseen().x}, {"y", unseen().y}});
                  losses.push_back(seen.loss);

@@ -23,7 +23,7 @@ int main(int count, char** arguments) try {
       const at::Tensor ids = my_tokens(step) % base.vocab_size;
       numbers.push_back(pipeline.train_step({{"input_ids", ids}, {"labels", ids}}).loss);
       numbers.push_back(pipeline.clip_grad_norm(1.0));
-      optimizer.step();
+      pipeline.update(optimizer);
       optimizer.zero_grad();
     }
     return numbers;  // every rank returns the same

@@ -38,7 +38,7 @@ Losses pipelined(const sluice::PipelineOptions& options) {
                        for (int step = 0; step < kSteps; ++step) {
                          const auto result = pipeline.train_step(
                              {{"source", my_source(step)}, {"target", my_target(step)}});
-                         optimizer.step();
+                         pipeline.update(optimizer);
                          optimizer.zero_grad();
                          losses.push_back(result.loss);
                        }

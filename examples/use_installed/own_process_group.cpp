@@ -24,7 +24,7 @@ double train(sluice::Pipeline& pipeline) {
   for (int step = 0; step < 10; ++step) {
     const Batch batch = my_batch(step);
     loss = pipeline.train_step({{"x", batch.x}, {"y", batch.y}}).loss;
-    pipeline.step(optimizer);
+    pipeline.update(optimizer);
     optimizer.zero_grad();
   }
   return loss;

@@ -22,7 +22,7 @@ Losses pipelined(int ranks, const char* schedule) {
       const Batch batch = my_batch(step);
       const double loss = pipeline.train_step({{"x", batch.x}, {"y", batch.y}}).loss;
       pipeline.clip_grad_norm(1.0);
-      optimizer.step();
+      pipeline.update(optimizer);
       optimizer.zero_grad();
       losses.push_back(loss);
     }

@@ -30,7 +30,7 @@ Losses pipelined(int ranks, const char* schedule) {
     torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
     for (int step = 0; step < kSteps; ++step) {
       const double loss = pipeline.train_step({{"ids", my_ids(step)}}).loss;
-      optimizer.step();
+      pipeline.update(optimizer);
       optimizer.zero_grad();
       losses.push_back(loss);
     }

@@ -32,7 +32,7 @@ Losses train_until(int last, const sluice::PipelineOptions& options) {
                        for (; step < last; ++step) {
                          const Batch batch = my_batch(step);
                          const auto trained = pipeline.train_step({{"x", batch.x}, {"y", batch.y}});
-                         optimizer.step();
+                         pipeline.update(optimizer);
                          optimizer.zero_grad();
                          losses.push_back(trained.loss);
                        }

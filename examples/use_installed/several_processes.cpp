@@ -24,7 +24,7 @@ int main() try {
     for (int step = 0; step < 10; ++step) {
       const Batch batch = my_batch(step);
       loss = pipeline.train_step({{"x", batch.x}, {"y", batch.y}}).loss;
-      optimizer.step();
+      pipeline.update(optimizer);
       optimizer.zero_grad();
     }
     if (pipeline.rank() == 0) std::printf("loss %a\n", loss);

@@ -1,4 +1,4 @@
-// torch::optim with sharded state: pipeline.step(optimizer) updates the blocks of each replica.
+// torch::optim with sharded state: pipeline.update(optimizer) updates the blocks of each replica.
 // Weight decay depends on whole shapes. The bits are the same on one rank and with two replicas on
 // two ranks. The replicas share nothing, the optimizer's state (zero1) or the parameters too
 // (zero3).
@@ -43,7 +43,7 @@ Losses trained(int ranks, const sluice::DataParallel& replicas) {
                  const double loss = pipeline.train_step({{"x", batch.x}, {"y", batch.y}}).loss;
                  numbers.push_back(pipeline.clip_grad_norm(0.5));
                  numbers.push_back(loss);
-                 pipeline.step(optimizer);
+                 pipeline.update(optimizer);
                  pipeline.zero_grad();
                }
                return numbers;  // every rank returns the same

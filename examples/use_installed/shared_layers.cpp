@@ -37,7 +37,7 @@ Losses trained(int stages, int degree) {
       const double loss = pipeline.train_step({{"ids", my_ids(step)}}).loss;
       numbers.push_back(pipeline.clip_grad_norm(1.0));
       numbers.push_back(loss);
-      optimizer.step();
+      pipeline.update(optimizer);
       optimizer.zero_grad();
     }
     return numbers;  // every rank returns the same

@@ -17,7 +17,7 @@ int main() {
     torch::optim::AdamW optimizer(pipeline.parameters(), 1e-2);
     for (int step = 1; step <= 100; ++step) {
       const double loss = pipeline.train_step({{"x", x}, {"y", y}}).loss;
-      optimizer.step();
+      pipeline.update(optimizer);
       optimizer.zero_grad();
       if (pipeline.rank() == 0 && step % 20 == 0) std::printf("step %d: loss %.6f\n", step, loss);
     }

@@ -52,7 +52,7 @@ std::vector<double> train(int num_ranks) {
                        sluice::keyed_normal_(x, 1, "x", 0.0, 1.0);
                        for (int step = 0; step < 20; ++step) {
                          const auto result = pipeline.train_step({{"x", x}, {"y", at::sin(x)}});
-                         optimizer.step();
+                         pipeline.update(optimizer);
                          optimizer.zero_grad();
                          losses.push_back(result.loss);
                        }

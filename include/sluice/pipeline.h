@@ -114,7 +114,7 @@ class Pipeline {
   // to all replicas, and optimizer.step() is refused. Throws Error(kUsage) for an optimizer with
   // other tensors or a closure (LBFGS), and with zero1 or zero3 for one that save() does not
   // support.
-  void step(torch::optim::Optimizer& optimizer);
+  void update(torch::optim::Optimizer& optimizer);
 
   // Throws Error(kUsage) after parameters() or a step, and with zero3.
   void to(at::Device device);

@@ -81,7 +81,7 @@ void CallersParameters::require_settled(const char* call) const {
                                    "optimizer.step(): with {} the other replicas lack this update",
                                    blocks_[i].parameter->name, kind_of_shards(rank_)),
                  .where = formatted("{} on rank {}", call, rank_.groups.world.rank()),
-                 .remedy = "call pipeline.step(optimizer) in place of optimizer.step()"});
+                 .remedy = "call pipeline.update(optimizer) in place of optimizer.step()"});
   }
 }
 

@@ -1,5 +1,5 @@
 // The tensors for a caller's optimizer: this rank's parameters or, with zero1 and zero3, its
-// replica's own blocks as leaves. Detects writes to blocks outside of Pipeline::step(), which do
+// replica's own blocks as leaves. Detects writes to blocks outside of Pipeline::update(), which do
 // not reach other replicas.
 #pragma once
 

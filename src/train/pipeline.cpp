@@ -161,13 +161,13 @@ std::vector<Values> Pipeline::predict(const Inputs& inputs, OutputRanks ranks) {
   });
 }
 
-void Pipeline::step(torch::optim::Optimizer& optimizer) {
-  impl_->abort_on_error("Pipeline::step", [&] {
+void Pipeline::update(torch::optim::Optimizer& optimizer) {
+  impl_->abort_on_error("Pipeline::update", [&] {
     PipelineRank& rank = impl_->rank;
-    require_callers_update(rank.plan(), "Pipeline::step");
-    require_no_closure(optimizer, "Pipeline::step");
-    impl_->callers.require_fits(optimizer, "Pipeline::step");
-    impl_->callers.require_settled("Pipeline::step");
+    require_callers_update(rank.plan(), "Pipeline::update");
+    require_no_closure(optimizer, "Pipeline::update");
+    impl_->callers.require_fits(optimizer, "Pipeline::update");
+    impl_->callers.require_settled("Pipeline::update");
     impl_->grads.give_out();
     require_call(impl_->world, "step");
     rank.update([&] { optimizer.step(); }, impl_->step);

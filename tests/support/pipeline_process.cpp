@@ -72,7 +72,7 @@ void train(int ranks, int replicas, const std::string& folder, const std::string
             optimizer.step();
           } else {
             said += exact(pipeline.clip_grad_norm(0.1));
-            pipeline.step(optimizer);
+            pipeline.update(optimizer);
           }
           optimizer.zero_grad();
         }

@@ -205,7 +205,7 @@ Result train_by_hand(const Layout& layout) {
           const Inputs batch = batch_of(pipeline, step, layout.data_parallel.degree);
           own.losses.push_back(pipeline.train_step(batch).loss);
           own.norms.push_back(pipeline.clip_grad_norm(0.5));
-          pipeline.step(optimizer);
+          pipeline.update(optimizer);
           optimizer.zero_grad();
           const StepResult evaluated = pipeline.eval_step(batch);
           EXPECT_EQ(evaluated.count, 8);

@@ -134,7 +134,7 @@ Trained train(const Layout& layout, const Make& make = kAdamW, const Part& part 
                 pipeline.train_step(batch_of(pipeline, 10 * call + step, part.type)).loss);
           if (part.calls > 1) pipeline.scale_grads_by_divisor(part.calls);
           own.norms.push_back(pipeline.clip_grad_norm(part.max_norm));
-          pipeline.step(*optimizer);
+          pipeline.update(*optimizer);
           optimizer->zero_grad();
         }
         own.losses.push_back(pipeline.eval_step(batch_of(pipeline, 99, part.type)).loss);
@@ -184,7 +184,7 @@ TEST(ZeroDoorTest, StepIsTheOptimizersOwnWhereNothingIsSharded) {
             if (plain) {
               optimizer->step();
             } else {
-              pipeline.step(*optimizer);
+              pipeline.update(*optimizer);
             }
             optimizer->zero_grad();
             if (pipeline.rank() == 0) result.push_back(loss);
@@ -356,7 +356,7 @@ TEST(ZeroDoorTest, APlainStepOfAnOptimizerIsFoundAtTheNextCall) {
       {"Pipeline::eval_step", [](Pipeline& p, Optimizer&) { p.eval_step(batch_of(p, 2)); }},
       {"Pipeline::save",
        [&](Pipeline& p, Optimizer& o) { p.save(folder / "ck", {.optimizers = {&o}}); }},
-      {"Pipeline::step", [](Pipeline& p, Optimizer& o) { p.step(o); }}};
+      {"Pipeline::update", [](Pipeline& p, Optimizer& o) { p.update(o); }}};
   for (const auto& [call, next] : calls) {
     for (const char* name : {"AdamW", "plain SGD"}) {
       for (const Shards shards : {Shards::kZero1, Shards::kZero3}) {
@@ -368,7 +368,7 @@ TEST(ZeroDoorTest, APlainStepOfAnOptimizerIsFoundAtTheNextCall) {
         });
         expect_in(text, "were written to, as by optimizer.step()");
         expect_in(text, call);
-        expect_in(text, "call pipeline.step(optimizer) in place of optimizer.step()");
+        expect_in(text, "call pipeline.update(optimizer) in place of optimizer.step()");
         expect_in(text, shards == Shards::kZero1 ? "with zero1" : "with zero3");
       }
     }
@@ -381,10 +381,10 @@ TEST(ZeroDoorTest, WeightsThatArePutInByThePipelineAreNoPlainStep) {
     run(wide_mlp(), options_of({1, 2, shards}), [&](Pipeline& pipeline) {
       const Made optimizer = kAdamW(pipeline);
       pipeline.train_step(batch_of(pipeline, 1));
-      pipeline.step(*optimizer);
+      pipeline.update(*optimizer);
       pipeline.save(folder / "ck", {.optimizers = {optimizer.get()}});
       const double before = pipeline.eval_step(batch_of(pipeline, 2)).loss;
-      pipeline.step(*optimizer);
+      pipeline.update(*optimizer);
       EXPECT_NE(pipeline.eval_step(batch_of(pipeline, 2)).loss, before);
       optimizer->step();
       pipeline.load(folder / "ck",
@@ -418,7 +418,7 @@ TEST(ZeroDoorTest, OptimizersThatNeedMoreThanElementsAreRefusedByName) {
     return [make](Pipeline& pipeline) {
       const Made optimizer = make(pipeline);
       pipeline.train_step(batch_of(pipeline, 1));
-      pipeline.step(*optimizer);
+      pipeline.update(*optimizer);
     };
   };
   const auto lbfgs = steps_with(maker<torch::optim::LBFGS>(torch::optim::LBFGSOptions(1)));
@@ -436,7 +436,7 @@ TEST(ZeroDoorTest, OtherTensorsThanTheBlocksAreRefused) {
     std::vector<at::Tensor> whole;
     for (Stage* stage : pipeline.stages()) whole.push_back(stage->parameters()[0].tensor);
     torch::optim::AdamW optimizer(whole);
-    pipeline.step(optimizer);
+    pipeline.update(optimizer);
   };
   const std::string text = refusal({1, 2, Shards::kZero1}, of_whole);
   expect_in(text, "not belong to this rank's pipeline");
@@ -474,7 +474,7 @@ TEST(ZeroDoorTest, ThePredictedStateIsThatOfTheReplicaThatHasMost) {
       run(model, options, [&](Pipeline& pipeline) {
         torch::optim::AdamW optimizer(pipeline.parameters());
         pipeline.train_step(batch_of(pipeline, 1, type));
-        pipeline.step(optimizer);
+        pipeline.update(optimizer);
         std::int64_t bytes = 0;
         for (const auto& [parameter, state] : optimizer.state()) {
           const auto& moments = static_cast<torch::optim::AdamWParamState&>(*state);
@@ -505,11 +505,11 @@ TEST(ZeroDoorTest, AHookAndTheTrainersPlanAreRefused) {
   const Error error = error_of([&] {
     run(wide_mlp(), options, [](Pipeline& pipeline) {
       torch::optim::AdamW optimizer(pipeline.parameters());
-      pipeline.step(optimizer);
+      pipeline.update(optimizer);
     });
   });
   expect_in(error.what(), "end with an update");
-  expect_in(error.what(), "Pipeline::step");
+  expect_in(error.what(), "Pipeline::update");
 }
 
 TEST(ZeroDoorTest, StepIsOneCallOfAllRanks) {
@@ -518,7 +518,7 @@ TEST(ZeroDoorTest, StepIsOneCallOfAllRanks) {
                       const Made optimizer = kAdamW(pipeline);
                       pipeline.train_step(batch_of(pipeline, 1));
                       if (pipeline.rank() == 0) {
-                        pipeline.step(*optimizer);
+                        pipeline.update(*optimizer);
                       } else {
                         pipeline.eval_step(batch_of(pipeline, 1));
                       }
