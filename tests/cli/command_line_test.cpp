@@ -290,8 +290,8 @@ TEST_F(CommandLineTest, CheckRefusesFilesThatAreNotThere) {
   write_config();
   expect_error("config check run.toml --data.files '[\"none/*.txt\"]'", 3,
                "no file matches 'none/*.txt'; --data.files; there is no folder 'none': correct the "
-               "path (a relative path in a configuration file starts at the file's folder, any "
-               "other at the working folder)");
+               "path (relative paths in a configuration file start at its folder, others at the "
+               "working folder)");
   expect_error("config check none.toml", 2,
                "cannot open file: No such file or directory; none.toml; check the path");
   EXPECT_EQ(run("config check run.toml --model.config none.json").exit_code, 3);
@@ -373,7 +373,7 @@ freq = 10
   std::istringstream lines(outcome.err);
   std::vector<std::string> keys;
   for (std::string line; std::getline(lines, line);) {
-    EXPECT_NE(line.find("torchtitan uses this name, which here is "), std::string::npos) << line;
+    EXPECT_NE(line.find("torchtitan's name, which here is "), std::string::npos) << line;
     EXPECT_EQ(testing::parts_of(line + "\n"), 3) << line;
     keys.push_back(line.substr(0, line.find(';')));
   }

@@ -34,7 +34,7 @@ bool knows_bytes(const Costs& costs) {
 
 void require_bytes(const ScheduleQuestion& question, const Costs& costs) {
   if (!question.max_bytes || knows_bytes(costs)) return;
-  refuse("`max_bytes` needs the number of bytes that a stage keeps for a microbatch", "`costs`",
+  refuse("`max_bytes` needs the bytes that a stage keeps for a microbatch", "`costs`",
          "give kept_bytes of every stage in the costs file");
 }
 
