@@ -67,8 +67,8 @@ std::string refusal_of(const GraphNode& node, const GraphModule& module,
   if (std::string why = strides_error(node, module); !why.empty()) return why;
   for (const auto& [name, argument] : node.arguments) {
     if (has_unsupported_layout(argument))
-      return formatted("'{}' makes a tensor of the layout '{}', only strided ones are known",
-                       target, argument.text);
+      return formatted("'{}' makes a tensor of the layout '{}', not strided", target,
+                       argument.text);
     if (name == "pin_memory" && argument.kind == GraphArgument::Kind::kBool && argument.integer)
       return formatted("'{}' asks for pinned memory", target);
   }

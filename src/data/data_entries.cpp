@@ -107,7 +107,7 @@ std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (entries[i] < 1) {
       refuse_weights(formatted("entry {} of `data.files` adds no file", i + 1),
-                     "its files are in an earlier entry: take them out of one of both");
+                     "its files are in an earlier entry: remove them from one");
     }
     total += entries[i];
   }

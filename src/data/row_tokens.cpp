@@ -175,8 +175,8 @@ void require_sound_speech(const Speech& speech, const std::string& field, bool a
         formatted(
             "'{}': the 'weight' or 'train' of message {} makes it count, but its role is '{}'",
             field, i + 1, message.role),
-        "with `data.assistant_only_loss` only the assistant's messages count: remove the field, "
-        "or set `data.assistant_only_loss` = false");
+        "only the assistant's messages count: remove the field, or set `data.assistant_only_loss` "
+        "= false");
   }
 }
 
@@ -436,7 +436,7 @@ void RowTokens::check_tokens(const Ids& ids) const {
     if (id < options_.vocab_size) continue;
     refuse_row(formatted("the token '{}', id {}, is outside of the vocabulary of {}",
                          options_.tokens->tokenizer().token_of(id), id, options_.vocab_size),
-               "the model has no embedding for it: take it out of the text");
+               "take it out of the text");
   }
 }
 

@@ -253,8 +253,7 @@ TensorSource HfShards::locate(std::string_view name, const std::vector<std::stri
   if (fs::exists(path_ + "/" + kSingleFile, ignored) &&
       fs::exists(path_ + "/" + kIndexFile, ignored)) {
     remedy = formatted(
-        "the folder has '{}', which is used, and '{}', which is ignored: remove the "
-        "one that does not belong to config.json",
+        "the folder has '{}', which is used, and '{}', which is ignored: remove the wrong one",
         kSingleFile, kIndexFile);
   }
   throw Error(ErrorKind::kInput, {.what = "no tensor '" + std::string(name) + "' among the weights",

@@ -46,8 +46,8 @@ std::string remedy_for_end() {
 }
 
 std::string remedy_for_silence() {
-  return "look at what it does, and whether its machine can be reached, or raise "
-         "comm.heartbeat_seconds, the time that it may be silent";
+  return "look at what it does and whether its machine can be reached, or raise "
+         "comm.heartbeat_seconds";
 }
 
 std::optional<JobFailure> LineTable::open(Line line, Clock::duration counted) {

@@ -291,8 +291,8 @@ class FileReader {
 std::string shared_secret(const LaunchEnvironment& environment) {
   if (environment.secret.empty()) {
     refuse("processes on several machines need a shared secret", "environment",
-           "set SLUICE_JOB_SECRET to the same random text in every process, such as the output of "
-           "'openssl rand -hex 32'");
+           "set SLUICE_JOB_SECRET to the same random text in every process, as from 'openssl rand "
+           "-hex 32'");
   }
   if (environment.layout.process == 0) warn_of_short_secret(environment.secret);
   // Other jobs and restarts get another secret, so this job refuses them.
@@ -303,7 +303,7 @@ std::string shared_secret(const LaunchEnvironment& environment) {
 JobStore join_at_master(const LaunchEnvironment& environment) {
   if (environment.master_address.empty() || environment.master_port == 0) {
     refuse("the processes have no address where they can meet", "environment",
-           "set MASTER_ADDR and MASTER_PORT to the machine of process 0 and a free port of it");
+           "set MASTER_ADDR and MASTER_PORT to the machine of process 0 and a free port");
   }
   const std::string secret = shared_secret(environment);
   JobStore store;
@@ -345,10 +345,9 @@ std::string arrival_key(int process) { return "sluice/arrived/" + std::to_string
 void warn_of_short_secret(const std::string& secret) {
   constexpr std::size_t kLeast = 16;
   if (secret.size() >= kLeast) return;
-  log_warning(
-      "the secret of the job has " +
-      counted(static_cast<std::int64_t>(secret.size()), "character") +
-      ", and can be guessed; use a random one, such as the output of 'openssl rand -hex 32'");
+  log_warning("the secret of the job has " +
+              counted(static_cast<std::int64_t>(secret.size()), "character") +
+              ", and can be guessed; use a random one, as from 'openssl rand -hex 32'");
 }
 
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options) {

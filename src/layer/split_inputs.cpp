@@ -73,9 +73,9 @@ std::int64_t rows_of_ragged(const std::string& name, const Input& input) {
   const std::int64_t together = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   const std::int64_t length = length_of(name, input);
   if (together != length) {
-    refuse(formatted("the rows of '{}' have a total length of {}, but the tensor has {}", name,
-                     together, length),
-           "give Input::ragged the length of every row");
+    refuse(
+        formatted("the rows of '{}' add up to {}, but the tensor has {}", name, together, length),
+        "give Input::ragged the length of every row");
   }
   return static_cast<std::int64_t>(lengths.size());
 }

@@ -361,14 +361,13 @@ std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   const std::int64_t num_slices = tp_.slices().size();
   const std::optional<std::int64_t> heads = dimension_of_heads(x.sizes().vec());
   if (!heads || x.size(*heads) % num_slices != 0) {
-    refuse_dropout(
-        formatted(
-            "a dropout of {} has columns or heads that cannot be assigned to this rank's {} "
-            "slices: the product by columns before it gave {}",
-            shape_text(x.sizes().vec()), num_slices,
-            sizes_.empty() ? counted(tp_.range(columns_).size, "column") : shape_text(sizes_)),
-        "apply dropout to that shape, to [.., heads, rows, keys] or "
-        "[.., rows, heads, channels], or use at::scaled_dot_product_attention");
+    refuse_dropout(formatted("a dropout of {} cannot be assigned to this rank's {} slices: the "
+                             "product by columns before it gave {}",
+                             shape_text(x.sizes().vec()), num_slices,
+                             sizes_.empty() ? counted(tp_.range(columns_).size, "column")
+                                            : shape_text(sizes_)),
+                   "apply dropout to that shape, to [.., heads, rows, keys] or "
+                   "[.., rows, heads, channels], or use at::scaled_dot_product_attention");
   }
   return *heads;
 }

@@ -111,7 +111,7 @@ TEST_F(PipelineMisuseTest, Inputs) {
          p.train_step({Input::split(x, 2), y});
        }},
       {ErrorKind::kUsage,
-       {"rows of 'x' have a total length of 23, but the tensor has 24"},
+       {"rows of 'x' add up to 23, but the tensor has 24"},
        [&](Pipeline& p) {
          p.train_step({Input::ragged(x, std::vector<std::int64_t>(23, 1)), y});
        }},
