@@ -61,7 +61,7 @@ std::string secret_of(const LaunchArguments& arguments) {
     if (value && *value) return value;
     refuse_launch("launchers on several machines need a shared secret",
                   "give --secret-file FILE or set SLUICE_JOB_SECRET to the same random text "
-                  "everywhere, as from 'openssl rand -hex 32'");
+                  "everywhere, for example from 'openssl rand -hex 32'");
   }
   struct stat status;
   if (::stat(arguments.secret_file.c_str(), &status) == 0 &&
@@ -77,7 +77,7 @@ std::string secret_of(const LaunchArguments& arguments) {
   throw Error(ErrorKind::kUsage,
               {.what = "the file of the secret is empty",
                .where = arguments.secret_file,
-               .remedy = "put a random text in it, as from 'openssl rand -hex 32'"});
+               .remedy = "put a random text in it, for example from 'openssl rand -hex 32'"});
 }
 
 void read_nodes(const LaunchArguments& arguments, LaunchOptions& options) {

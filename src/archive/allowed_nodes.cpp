@@ -47,11 +47,11 @@ void require_allowed(const ExportedGraph& graph, const GraphModule& module,
   for (const GraphNode& node : module.nodes) {
     const std::string why = refusal_of(node, module, given);
     if (why.empty()) continue;
-    throw Error(ErrorKind::kInput,
-                {.what = why,
-                 .where = graph.path + ", " + place_of(node, module),
-                 .remedy = "export the model without it; `sluice graph inspect` lists all refused "
-                           "operators"});
+    throw Error(
+        ErrorKind::kInput,
+        {.what = why,
+         .where = graph.path + ", " + place_of(node, module),
+         .remedy = "export the model without it; `sluice graph inspect` lists refused operators"});
   }
 }
 

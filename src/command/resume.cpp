@@ -119,8 +119,8 @@ Checkpoint checkpoint_of_step(const std::string& folder, std::int64_t step) {
   throw Error(ErrorKind::kCheckpoint,
               {.what = formatted("there is no checkpoint of step {}", step),
                .where = folder,
-               .remedy = others.empty() ? "the folder has no checkpoint: set checkpoint.resume = "
-                                          "\"auto\", or to the path of a checkpoint"
+               .remedy = others.empty() ? "the folder has no checkpoint: set checkpoint.resume to "
+                                          "\"auto\" or the path of a checkpoint"
                                         : formatted("there are checkpoints of {} {}",
                                                     others.size() == 1 ? "step" : "steps",
                                                     join(others, ", "))});

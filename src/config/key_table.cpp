@@ -94,8 +94,8 @@ std::vector<Key> make_table() {
           .path()
           .not_empty()
           .means("Training files: .txt, .jsonl, or .bin with token ids. `*` and `?` match within a "
-                 "folder, `**` folders of any depth. Files of a pattern are read in the order of "
-                 "their names, and each file only once."),
+                 "folder, `**` folders of any depth. Files of a pattern are read in order of name, "
+                 "and each file only once."),
       key<&C::data, &Data::format>("data", "format")
           .is_option("data.format")
           .means("`auto` selects by each file's ending, in any case. .jsonl, .ndjson, .jsonlines "
@@ -379,7 +379,7 @@ std::vector<Key> make_table() {
           .between(1, 65536)
           .means("Ranks that share every layer. Multiplies the number of ranks. A power of two "
                  "that divides `parallelism.tensor_parallel_slices`, or that number itself. Not "
-                 "for OLMo 2, OLMoE, adapters and graphs, which are not divided yet."),
+                 "yet for OLMo 2, OLMoE, adapters and graphs."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::slices>(
           "parallelism", "tensor_parallel_slices")
           .decides_the_numbers()
@@ -429,8 +429,8 @@ std::vector<Key> make_table() {
               "Files for the validation loss, as `data.files`, read in file order. Empty: none."),
       key<&C::validation, &Validation::interval>("validation", "interval")
           .between(0, kMaxSteps)
-          .means("Compute the validation loss and continue `validation.prompts` after every step "
-                 "that is a multiple of this. 0: never."),
+          .means("Steps between validation losses and continuations of `validation.prompts`. 0: "
+                 "never."),
       key<&C::validation, &Validation::steps>("validation", "steps")
           .between(0, kMaxSteps)
           .means("Batches per validation, of `training.local_batch_size` sequences each. 0: all of "

@@ -136,7 +136,7 @@ class MegatronFile final : public TokenFile {
     index.read(magic.data(), magic.size(), 0);
     if (std::memcmp(magic.data(), kMagic, kMagicBytes) != 0) {
       refuse("it does not start like a Megatron .idx", index_path_,
-             "make it again, or rename it if the .bin beside it has another format");
+             "make it again, or rename it if its .bin has another format");
     }
     const auto version = number_at<std::uint64_t>(index, kMagicBytes);
     if (version != 1) {

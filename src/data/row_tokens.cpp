@@ -289,7 +289,7 @@ void RowTokens::require_sound(const JsonlRow& row) const {
     require_sound_speech(*row.prompt, "prompt", options_.assistant_only_loss);
     require_sound_speech(*row.completion, "completion", options_.assistant_only_loss);
     if (row.prompt->text.has_value() != row.completion->text.has_value()) {
-      refuse_row("one of 'prompt' and 'completion' is a text, the other a list of messages",
+      refuse_row("of 'prompt' and 'completion' only one is a list of messages",
                  "write both as texts or both as messages");
     }
     if (row.prompt->messages &&

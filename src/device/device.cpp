@@ -32,8 +32,8 @@ Found find_devices() {
     }
     if (!at::hasCUDA()) {
       return {0,
-              "LibTorch was asked for CUDA before its CUDA library was loaded: make the ranks "
-              "before you use a device, or link libtorch_cuda"};
+              "CUDA was used before LibTorch's CUDA library was loaded: make the ranks before you "
+              "use a device, or link libtorch_cuda"};
     }
     const int devices = at::accelerator::deviceCount();
     return {devices, devices > 0 ? "" : "LibTorch finds none"};

@@ -140,7 +140,7 @@ void set_windows(DecoderConfig& out, const ConfigReader& config, std::optional<s
     if (!window) {
       config.fail("layer_types",
                   formatted("layer {} is of sliding_attention, but there is no window", i),
-                  "set sliding_window (and use_sliding_window where the family has it)");
+                  "set sliding_window (and use_sliding_window if the family has it)");
     }
     out.blocks.at(i).window = *window;
   }

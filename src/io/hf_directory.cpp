@@ -21,8 +21,7 @@ namespace fs = std::filesystem;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr const char* kIndexRemedy =
-    "copy or download the index and its shards again: a shard is "
-    "\"model-00001-of-00002.safetensors\"";
+    "copy or download the index and its shards, as \"model-00001-of-00002.safetensors\", again";
 constexpr std::size_t kMaxIndexBytes = std::size_t{64} << 20;
 
 bool ends_with_pickle(const std::string& name) {

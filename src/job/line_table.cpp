@@ -42,7 +42,7 @@ std::string hung_text(const std::string& what, const std::string& waits,
 }
 
 std::string remedy_for_end() {
-  return "look at its last output, and check whether the system ended it (out of memory)";
+  return "check its last output and whether the system ended it (out of memory)";
 }
 
 std::string remedy_for_silence() {

@@ -98,7 +98,7 @@ StoreConnection::StoreConnection(const StoreAddress& address, const std::string&
     std::this_thread::sleep_for(pause);
   }
   fail(address, "the store of the job cannot be reached: " + reason,
-       "check that process 0 runs, and that its machine can be reached from here");
+       "check that process 0 runs and its machine can be reached");
 }
 
 bool StoreConnection::send(const std::string& bytes, Deadline deadline) {

@@ -223,7 +223,7 @@ void BatchSplit::require_row_count() const {
         (input.kind() == Input::Kind::kSplit && (input.dim() == 0 || input.dim() == -tensor.dim()));
     if (by_rows) return;
     refuse("the rows of a microbatch are counted by '" + names_[i] + "', which is not cut by rows",
-           "name an input that is cut by rows first in Model::inputs, or set Model::count");
+           "name an input cut by rows first in Model::inputs, or set Model::count");
   }
 }
 

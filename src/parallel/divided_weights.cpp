@@ -300,8 +300,7 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
   const bool drops = in[4].toDouble() > 0, has_heads = columns_ > 0 && q.dim() == 4;
   if (drops && !has_heads && (columns_ > 0 || tp_.sequence_parallel())) {
     refuse_dropout("at::scaled_dot_product_attention drops weights of heads that no slice has",
-                   "give the projections of q, k and v the style kColwise, and heads as "
-                   "dimension 1 of 4");
+                   "give q, k and v projections the style kColwise, and heads as dimension 1 of 4");
   }
   if (!has_heads || (num_slices == 1 && !drops)) return {};
   if (q.size(1) % num_slices != 0 || k.size(1) % num_slices != 0) {
@@ -407,8 +406,8 @@ bool DividedWeights::run(const c10::OperatorHandle& op, torch::jit::Stack& stack
   } else if (name.find("dropout") != std::string::npos) {
     if (draws(in))
       refuse_dropout(name +
-                         " in a layer whose weights are divided: its numbers would depend on "
-                         "how rows and columns lie on ranks",
+                         " in a layer with divided weights: its numbers would depend on how rows "
+                         "and columns lie on ranks",
                      "use torch::nn::Dropout, or set its probability to 0");
   } else if (name == "aten::embedding") {
     result = embedding(in);

@@ -108,15 +108,15 @@ void check_tensor_parallel(const TensorParallel& options) {
   require_range(kSlices, options.slices, 0);
   const int slices = options.num_slices();
   if (may_share(options.degree, slices)) return;
-  refuse(formatted("{} = {} ranks cannot share {} = {}: each rank needs neighbouring slices that "
-                   "form a subtree of the sum",
-                   kDegree, options.degree, kSlices, slices),
-         kDegree,
-         "set the degree to the number of slices, or to a power of two that divides it: the "
-         "nearest is " +
-             nearest(options.degree, slices, [&](std::int64_t degree) {
-               return may_share(static_cast<int>(degree), slices);
-             }));
+  refuse(
+      formatted("{} = {} ranks cannot share {} = {}: each rank needs neighbouring slices that "
+                "form a subtree of the sum",
+                kDegree, options.degree, kSlices, slices),
+      kDegree,
+      "set the degree to the number of slices, or a power of two that divides it: the nearest is " +
+          nearest(options.degree, slices, [&](std::int64_t degree) {
+            return may_share(static_cast<int>(degree), slices);
+          }));
 }
 
 void require_whole_units(const TensorParallel& options, std::int64_t units,

@@ -156,9 +156,8 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
   EXPECT_EQ(run("plan").exit_code, 2);
   expect_error("plan run.toml more.toml", 2,
                "unexpected argument 'more.toml'; command 'sluice plan'; see 'sluice plan --help'");
-  expect_error(
-      "--json plan run.toml", 2,
-      "--json is before the command; write it after the command, or use it with --version");
+  expect_error("--json plan run.toml", 2,
+               "--json is before the command; write it after the command, or with --version");
   expect_error("plan run.toml --training.steps", 2,
                "no value after --training.steps; command line; "
                "write --training.steps VALUE or --training.steps=VALUE");

@@ -431,7 +431,7 @@ TEST_F(ConfigErrorTest, RefusesAFileBesideAScheduleThatIsChosen) {
                     "pipeline_parallel_schedule_csv = \"own.csv\"\n"),
             "parallelism.pipeline_parallel_schedule and "
             "parallelism.pipeline_parallel_schedule_csv exclude each other; F:3:1; keep one of "
-            "them: \"auto\" chooses a schedule, and the file contains one");
+            "them: both set the schedule");
 }
 
 TEST_F(ConfigErrorTest, RefusesCutsBesideASplitThatFindsThem) {

@@ -221,7 +221,7 @@ TEST(ParallelizeModuleTest, RefusesWhatItWouldGetWrong) {
     return layers;
   };
   expect(
-      "aten::alpha_dropout in a layer whose weights are divided",
+      "aten::alpha_dropout in a layer with divided weights",
       refusal(behind_products([](const at::Tensor& x) { return at::alpha_dropout(x, 0.5, true); }),
               kTable, true));
   expect(

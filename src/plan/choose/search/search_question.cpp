@@ -184,7 +184,7 @@ SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& co
     if (given % question.num_ranks != 0) {
       refuse("the costs are for " + counted(given, "stage") + ", which " +
                  counted(question.num_ranks, "rank") + " cannot share evenly",
-             costs.file, "set `num_ranks` to a divisor of the number of stages");
+             costs.file, "set `num_ranks` to a divisor of the stages");
     }
     counts = given > 0 ? std::vector{given / question.num_ranks} : std::vector{1, 2};
   }
