@@ -74,11 +74,10 @@ std::vector<FlightRecord> read_records(const std::string& folder) {
     }
     records.push_back(read_flight_record(file.string()));
     if (rank_of_flight_file(file.filename().string()) != records.back().rank) {
-      throw Error(ErrorKind::kInput,
-                  {.what = "the file's name does not match its record, which is of rank " +
-                           std::to_string(records.back().rank),
-                   .where = file.string(),
-                   .remedy = "give the file its own name again"});
+      throw Error(ErrorKind::kInput, {.what = "the file's name does not match its record of rank " +
+                                              std::to_string(records.back().rank),
+                                      .where = file.string(),
+                                      .remedy = "give the file its own name again"});
     }
   }
   return records;

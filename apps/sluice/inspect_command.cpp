@@ -157,7 +157,7 @@ int inspect(const InspectArguments& arguments) {
   options.tokenizer = arguments.tokenizer;
   if (arguments.tokenizer == "auto") {
     throw Error(ErrorKind::kUsage,
-                {.what = "--tokenizer auto needs a model, but this command has none",
+                {.what = "--tokenizer auto needs a model, which this command lacks",
                  .remedy = "name the model's folder, or write bytes"});
   }
   options.append_eos = arguments.append_eos;

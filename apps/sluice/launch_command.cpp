@@ -61,7 +61,7 @@ std::string secret_of(const LaunchArguments& arguments) {
     if (value && *value) return value;
     refuse_launch("launchers on several machines need a shared secret",
                   "give --secret-file FILE or set SLUICE_JOB_SECRET to the same random text "
-                  "everywhere, such as the output of 'openssl rand -hex 32'");
+                  "everywhere, for example from 'openssl rand -hex 32'");
   }
   struct stat status;
   if (::stat(arguments.secret_file.c_str(), &status) == 0 &&
@@ -77,7 +77,7 @@ std::string secret_of(const LaunchArguments& arguments) {
   throw Error(ErrorKind::kUsage,
               {.what = "the file of the secret is empty",
                .where = arguments.secret_file,
-               .remedy = "put a random text in it, such as the output of 'openssl rand -hex 32'"});
+               .remedy = "put a random text in it, for example from 'openssl rand -hex 32'"});
 }
 
 void read_nodes(const LaunchArguments& arguments, LaunchOptions& options) {
@@ -211,38 +211,37 @@ std::vector<std::string> take_launched(std::vector<std::string>& arguments) {
 Command launch_command(const std::vector<std::string>& launched,
                        const std::vector<std::string>& commands) {
   const auto a = std::make_shared<LaunchArguments>();
-  return {
-      .name = "launch",
-      .help =
-          "Starts N processes on this machine: train, eval, sample, or a program that calls "
-          "sluice::run.",
-      .options = {{"-n,--nproc-per-node", &a->processes,
-                   "processes on this machine; they share the ranks evenly", 1, kMaxProcesses},
-                  {"--max-restarts", &a->max_restarts,
-                   "how often to restart all processes after a failure that may be temporary: a "
-                   "process was lost, was ended by a signal, ran out of memory or met a defect",
-                   0},
-                  {"--log-dir", &a->log_folder,
-                   "folder for rank_N.log, the output of process N; the terminal still shows "
-                   "process 0 and all errors"},
-                  {"--nnodes", &a->nodes, "machines", 1, kMaxProcesses},
-                  {"--node-rank", &a->node, "number of this machine, from 0", 0, kMaxProcesses},
-                  {"--rdzv", &a->rdzv, "HOST:PORT of machine 0, where the launchers meet"},
-                  {"--secret-file", &a->secret_file,
-                   "file that only its owner can read, with the secret that all machines "
-                   "share; default: SLUICE_JOB_SECRET"}},
-      .footer =
-          "The program to launch and its options follow --:\n"
-          "  sluice launch -n 4 -- train run.toml --training.steps 100\n"
-          "  sluice launch -n 4 -- ./my_program ARGUMENTS\n"
-          "train, eval and sample are sluice's commands. Any other word is a program: a path "
-          "if it has a\nslash, else a name on PATH.\n"
-          "Ctrl-C or SIGTERM asks all processes to stop; a second one, at least a second "
-          "later, ends them.",
-      .rules = {{.missing = {"-n"},
-                 .what = "-n is missing",
-                 .remedy = "give the number of processes on this machine, as -n 4"}},
-      .run = [=] { return launch(*a, launched, commands); }};
+  return {.name = "launch",
+          .help =
+              "Starts N processes on this machine: train, eval, sample, or a program that calls "
+              "sluice::run.",
+          .options = {{"-n,--nproc-per-node", &a->processes,
+                       "processes on this machine; they share the ranks evenly", 1, kMaxProcesses},
+                      {"--max-restarts", &a->max_restarts,
+                       "how often to restart all processes after one was lost, was ended by a "
+                       "signal, ran out of memory or met a defect",
+                       0},
+                      {"--log-dir", &a->log_folder,
+                       "folder for rank_N.log, the output of process N; the terminal still shows "
+                       "process 0 and all errors"},
+                      {"--nnodes", &a->nodes, "machines", 1, kMaxProcesses},
+                      {"--node-rank", &a->node, "number of this machine, from 0", 0, kMaxProcesses},
+                      {"--rdzv", &a->rdzv, "HOST:PORT of machine 0, where the launchers meet"},
+                      {"--secret-file", &a->secret_file,
+                       "file with the secret of all machines, readable only by its owner; default: "
+                       "SLUICE_JOB_SECRET"}},
+          .footer =
+              "The program to launch and its options follow --:\n"
+              "  sluice launch -n 4 -- train run.toml --training.steps 100\n"
+              "  sluice launch -n 4 -- ./my_program ARGUMENTS\n"
+              "train, eval and sample are sluice's commands. Any other word is a program: a path "
+              "if it has a\nslash, else a name on PATH.\n"
+              "Ctrl-C or SIGTERM asks all processes to stop; a second one, at least a second "
+              "later, ends them.",
+          .rules = {{.missing = {"-n"},
+                     .what = "-n is missing",
+                     .remedy = "give the number of processes on this machine, as -n 4"}},
+          .run = [=] { return launch(*a, launched, commands); }};
 }
 
 }  // namespace sluice

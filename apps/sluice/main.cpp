@@ -227,9 +227,8 @@ int run(int argc, char** argv) {
           return 0;
         }
         if (!json) return std::nullopt;
-        throw Error(ErrorKind::kUsage,
-                    {.what = "--json is before the command",
-                     .remedy = "write it after the command, or use it with --version"});
+        throw Error(ErrorKind::kUsage, {.what = "--json is before the command",
+                                        .remedy = "write it after the command, or with --version"});
       }};
   for (const CommandText& text : kSibling) program.commands.push_back(command_of(text));
   for (const Command& own :

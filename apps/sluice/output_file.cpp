@@ -49,7 +49,7 @@ std::string remedy_of(int failed, const std::string& option) {
     case EDQUOT:
       return "free some space there, or give " + option + " another folder";
     case EFBIG:
-      return "raise the limit on the size of files (ulimit -f)";
+      return "raise the limit (ulimit -f)";
     case ENOENT:
     case ENOTDIR:
       return "make its folder first, or give " + option + " another one";

@@ -350,8 +350,8 @@ Command schedule_command() {
                   {"--out", &a.out, "write the CSV to this file"},
                   {"--check", &a.check, "prove that it completes; exit code 3 if it does not"},
                   {"--for", &a.transport,
-                   "with --check or --draw: the transport of the messages: sluice, torch or "
-                   "rendezvous; default torch for a --csv with transfers, else sluice"},
+                   "with --check or --draw: the transport: sluice, torch or rendezvous; default "
+                   "torch for a --csv with transfers, else sluice"},
                   {"--simulate", &a.simulate, "predict time and live activations"},
                   {"--costs", &a.costs,
                    "with --simulate, --draw or --search: F=1,I=1,W=1,B=2,comm=0, or a JSON file"},

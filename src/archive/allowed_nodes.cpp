@@ -47,11 +47,11 @@ void require_allowed(const ExportedGraph& graph, const GraphModule& module,
   for (const GraphNode& node : module.nodes) {
     const std::string why = refusal_of(node, module, given);
     if (why.empty()) continue;
-    throw Error(ErrorKind::kInput,
-                {.what = why,
-                 .where = graph.path + ", " + place_of(node, module),
-                 .remedy = "export the model without it; `sluice graph inspect` lists all refused "
-                           "operators"});
+    throw Error(
+        ErrorKind::kInput,
+        {.what = why,
+         .where = graph.path + ", " + place_of(node, module),
+         .remedy = "export the model without it; `sluice graph inspect` lists refused operators"});
   }
 }
 
@@ -67,8 +67,8 @@ std::string refusal_of(const GraphNode& node, const GraphModule& module,
   if (std::string why = strides_error(node, module); !why.empty()) return why;
   for (const auto& [name, argument] : node.arguments) {
     if (has_unsupported_layout(argument))
-      return formatted("'{}' makes a tensor of the layout '{}', only strided ones are known",
-                       target, argument.text);
+      return formatted("'{}' makes a tensor of the layout '{}', not strided", target,
+                       argument.text);
     if (name == "pin_memory" && argument.kind == GraphArgument::Kind::kBool && argument.integer)
       return formatted("'{}' asks for pinned memory", target);
   }

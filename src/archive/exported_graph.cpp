@@ -48,10 +48,8 @@ void check_format(const ZipFile& zip, const std::string& root) {
                    "export the model with the tool that `sluice graph tool` prints");
   }
   if (const std::string version = word_of(zip, root + "archive_version"); version != "0") {
-    refuse_archive(
-        zip.name(),
-        formatted("the archive has the version '{}', but only '0' is supported", version),
-        "export the model again with torch 2.7 to 2.13");
+    refuse_archive(zip.name(), formatted("the archive has the version '{}', not '0'", version),
+                   "export the model again with torch 2.7 to 2.13");
   }
   if (const std::string order = word_of(zip, root + "byteorder"); order != "little") {
     refuse_archive(zip.name(),

@@ -56,10 +56,8 @@ GraphFacts parse_graph_facts(std::string_view text, const std::string& where) {
   const Json json = parse_strict_json(text, where, KeyOrder::kAsWritten, kMaxGraphJsonValues);
   const JsonField root(json, where);
   if (const std::int64_t format = root.at("format").integer(); format != kKnownFactsFormat) {
-    refuse_archive(
-        where,
-        formatted("it has the format {}, but only {} is supported", format, kKnownFactsFormat),
-        "export the model again with the tool that `sluice graph tool` prints");
+    refuse_archive(where, formatted("it has the format {}, not {}", format, kKnownFactsFormat),
+                   "export the model again with the tool that `sluice graph tool` prints");
   }
   GraphFacts facts{.present = true,
                    .tool = text_or_none(root, "tool"),

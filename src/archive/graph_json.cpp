@@ -56,11 +56,10 @@ class GraphReader : private GraphValues {
   void check_version(const JsonField& root) const {
     const std::int64_t major = root.at("schema_version").at("major").integer();
     if (major != kKnownSchema) {
-      refuse_archive(
-          where_,
-          formatted("the archive has version {} of torch.export's schema, but only {} is supported",
-                    major, kKnownSchema),
-          "export the model again with torch 2.7 to 2.13");
+      refuse_archive(where_,
+                     formatted("the archive has version {} of torch.export's schema, not {}", major,
+                               kKnownSchema),
+                     "export the model again with torch 2.7 to 2.13");
     }
   }
 

@@ -91,8 +91,7 @@ GraphLoss loss_of(const ExportedGraph& graph, const GraphOptions& options) {
     if (loss.output.empty()) {
       throw Error(
           ErrorKind::kUsage,
-          {.what = "the graph does not name the result that is its loss, and none is "
-                   "called 'logits'",
+          {.what = "the graph names no result as its loss, and none is called 'logits'",
            .where = "`loss_output`",
            .remedy = results.empty() ? "export a model that returns a loss"
                                      : "set `loss_output` to one of its results, such as '" +
@@ -324,8 +323,7 @@ void require_loss(const GraphOfModel& model) {
            model.loss.is_causal() ? "but a causal loss needs [rows, length, vocabulary]"
                                   : "but a loss is one number"),
        .where = "`loss_output`",
-       .remedy =
-           "set `loss_output` to another of its results, or export a model that returns its loss"});
+       .remedy = "set `loss_output` to another result, or export a model that returns its loss"});
 }
 
 ExportedGraph evaluation_of(ExportedGraph& graph) {

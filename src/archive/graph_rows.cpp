@@ -96,8 +96,8 @@ class GraphRows {
       std::vector<std::string> texts;
       for (const SizeExpression& size : sizes) texts.push_back(size.text());
       throw Error(ErrorKind::kInput,
-                  {.what = formatted("the input '{}' of the graph is [{}], which has no dimension "
-                                     "of rows, so rows of data cannot provide it",
+                  {.what = formatted("the input '{}' of the graph is [{}] without a dimension of "
+                                     "rows, so data cannot provide it",
                                      of.name, join(texts, ", ")),
                    .where = graph_.graph.path,
                    .remedy = "export the model with a first dimension of rows in every input, or "

@@ -45,11 +45,10 @@ void GraphValues::describe_tensor(const Json& meta, GraphValue& value) {
     refuse(formatted("the tensor '{}' has the unknown dtype {}", value.name, dtype));
   if (const std::int64_t layout = tensor.at("layout").integer();
       serialized_layout(layout) != "strided") {
-    refuse_archive(
-        place_,
-        formatted("the tensor '{}' has the layout '{}', but only strided tensors are supported",
-                  value.name, serialized_layout(layout)),
-        "export a model of dense tensors");
+    refuse_archive(place_,
+                   formatted("the tensor '{}' has the layout '{}', not strided", value.name,
+                             serialized_layout(layout)),
+                   "export a model of dense tensors");
   }
   const Json::List& sizes = tensor.at("sizes").list();
   if (sizes.size() > kMaxRank)

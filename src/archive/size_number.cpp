@@ -162,7 +162,7 @@ SizeNumber true_quotient(const SizeNumber& a, const SizeNumber& b) {
   if (!b.is_true()) refuse_number("a size is divided by 0");
   for (const SizeNumber* each : {&a, &b})
     if (each->is_whole() && !is_exact_in_float(each->whole()))
-      refuse_number("a quotient of sizes has a number above 2^53, which is not exact in a float");
+      refuse_number("a quotient of sizes has a number above 2^53, which no float holds exactly");
   return SizeNumber::real(a.as_real() / b.as_real());
 }
 

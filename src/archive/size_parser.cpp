@@ -336,7 +336,7 @@ class SizeParser {
 
 SizeExpression parse_size_text(std::string_view text) {
   if (text.size() > kMaxSizeText) {
-    refuse_size(formatted("an expression of sizes has {} bytes, but at most {} are read",
+    refuse_size(formatted("an expression of sizes has {} bytes, beyond the limit of {}",
                           text.size(), kMaxSizeText));
   }
   return SizeParser(text).parse();

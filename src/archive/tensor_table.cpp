@@ -129,9 +129,8 @@ GraphTensor take(Table& table, const GraphInput& input, const GraphValue& value,
   for (std::size_t i = 0; fits && i < tensor.sizes.size(); ++i)
     fits = value.sizes[i] == SizeExpression(tensor.sizes[i]);
   if (!fits) {
-    refuse_archive(entry.where,
-                   formatted("it is {} of {}, but the graph declares another shape or dtype",
-                             shape_text(tensor.sizes), tensor.dtype));
+    refuse_archive(entry.where, formatted("it is {} of {}, unlike in the graph",
+                                          shape_text(tensor.sizes), tensor.dtype));
   }
   if (tensor.record.empty() && needed_bytes(tensor, entry.where) > 0 &&
       (input.kind == GraphInput::Kind::kConstant ||

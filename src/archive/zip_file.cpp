@@ -69,7 +69,7 @@ std::uint64_t find_end(const ZipSource& source, std::string& record) {
       return source.bytes - searched + i;
     }
   }
-  refuse(source.name, "not a zip file, or one that was cut off: it has no directory at its end");
+  refuse(source.name, "not a zip file, or cut off: it has no directory at its end");
 }
 
 DirectoryPlace find_directory(const ZipSource& source) {
@@ -102,10 +102,10 @@ DirectoryPlace find_directory(const ZipSource& source) {
                .entries = u64(record_64, 32),
                .end = at};
     } else if (needs_64) {
-      refuse(source.name, "the zip file needs a 64-bit end record and has none");
+      refuse(source.name, "the zip file lacks its 64-bit end record");
     }
   } else if (needs_64) {
-    refuse(source.name, "the zip file needs a 64-bit end record and has none");
+    refuse(source.name, "the zip file lacks its 64-bit end record");
   }
   if (is_split) {
     refuse(source.name, "the zip file is one of several parts",
@@ -118,7 +118,7 @@ DirectoryPlace find_directory(const ZipSource& source) {
                   place.bytes, place.offset));
   }
   if (place.bytes > ZipFile::kMaxDirectoryBytes) {
-    refuse(source.name, formatted("the zip file's directory has {} bytes, but at most {} are read",
+    refuse(source.name, formatted("the zip file's directory has {} bytes, beyond the limit of {}",
                                   place.bytes, ZipFile::kMaxDirectoryBytes));
   }
   if (place.entries > place.bytes / kDirectoryEntryBytes) {
@@ -164,7 +164,7 @@ void read_local_header(const ZipSource& source, ZipEntry& entry, const std::stri
   const std::size_t name_bytes = u16(header, 26), extra_bytes = u16(header, 28);
   if (name_bytes != entry.name.size() ||
       bytes_at(source, entry.offset + kLocalHeaderBytes, name_bytes) != entry.name)
-    refuse(where, "the entry's own header and the directory have different names for it");
+    refuse(where, "the entry's header and the directory name it differently");
   entry.offset += kLocalHeaderBytes + name_bytes + extra_bytes;
 }
 
@@ -276,7 +276,7 @@ std::string ZipFile::read(const ZipEntry& entry, std::uint64_t max_bytes) const 
   const std::string where = source_.name + ", entry '" + entry.name + "'";
   if (entry.bytes > max_bytes) {
     refuse(where,
-           formatted("the entry has {} bytes, but at most {} are read", entry.bytes, max_bytes),
+           formatted("the entry has {} bytes, beyond the limit of {}", entry.bytes, max_bytes),
            "export a smaller model");
   }
   std::string content = bytes_at(source_, entry.offset, static_cast<std::size_t>(entry.bytes));

@@ -17,7 +17,7 @@ Error system_error(const std::string& what, int error_number, const std::string&
   switch (error_number) {
     case EMFILE:
     case ENFILE:
-      return error(ErrorKind::kUsage, "raise the limit on open files (ulimit -n)");
+      return error(ErrorKind::kUsage, "raise the limit (ulimit -n)");
     case ENOMEM:
     case EAGAIN:
       return error(ErrorKind::kMemory,

@@ -108,7 +108,7 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
       remedy = "free some space there, or choose another folder";
       break;
     case EFBIG:
-      remedy = "raise the limit on the size of files (ulimit -f), or choose another folder";
+      remedy = "raise the limit (ulimit -f), or choose another folder";
       break;
     case EACCES:
     case EPERM:
@@ -119,10 +119,8 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
       remedy = "a file is where a folder should be: choose another path";
       break;
     case ENOENT:
-      remedy =
-          written
-              ? "choose another folder: this one is gone, or its file system allows no new files"
-              : "check the path";
+      remedy = written ? "choose another folder: this one is gone, or takes no new files"
+                       : "check the path";
       break;
     case ENXIO:  // a socket
       remedy = "name a regular file";
@@ -135,7 +133,7 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
       break;
     case EMFILE:
     case ENFILE:
-      remedy = "raise the limit on open files (ulimit -n)";
+      remedy = "raise the limit (ulimit -n)";
       break;
     case EIO:
     case ESTALE:
@@ -215,11 +213,10 @@ std::size_t File::read_some(void* buffer, std::size_t count, std::uint64_t offse
 void File::read(void* buffer, std::size_t count, std::uint64_t offset) const {
   const std::size_t got = read_some(buffer, count, offset);
   if (got != count) {
-    throw Error(kind_,
-                {.what = formatted("the file ends at byte {}, but at least {} bytes are expected",
-                                   size(), offset + count),
-                 .where = path_,
-                 .remedy = "it was truncated, maybe while it was being read"});
+    throw Error(kind_, {.what = formatted("the file ends at byte {}, but needs {} bytes", size(),
+                                          offset + count),
+                        .where = path_,
+                        .remedy = "it was truncated, maybe while it was being read"});
   }
 }
 

@@ -160,8 +160,8 @@ std::uint64_t read_length_prefix(const File& file, std::uint64_t file_size) {
   for (std::size_t i = bytes.size(); i-- > 0;) length = (length << 8) | bytes[i];
   if (length > kMaxSafetensorsHeaderBytes) {
     throw Error(ErrorKind::kInput,
-                {.what = formatted("not a safetensors file: its first 8 bytes give a header of "
-                                   "{} bytes, but at most {} are allowed",
+                {.what = formatted("not a safetensors file: its first 8 bytes give a header of {} "
+                                   "bytes, beyond the limit of {}",
                                    length, kMaxSafetensorsHeaderBytes),
                  .where = file.path(),
                  .remedy = io::kDamagedRemedy});

@@ -35,7 +35,7 @@ class Copy {
     if (!hash || content.digits() == *hash) return;
     throw Error(
         ErrorKind::kCheckpoint,
-        {.what = "the content is not what was saved: its hash is " + content.digits() +
+        {.what = "the saved content has changed: its hash is " + content.digits() +
                  ", but the manifest records " + *hash,
          .where = name.empty() ? source_.path() : source_.path() + ", tensor '" + name + "'",
          .remedy = "the file is damaged: export another checkpoint"});

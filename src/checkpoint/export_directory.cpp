@@ -18,17 +18,16 @@ namespace fs = std::filesystem;
 
 void require_free(const std::string& out) {
   if (std::error_code unknown; fs::exists(parent_directory(out) + "/" + kManifestFile, unknown)) {
-    throw Error(ErrorKind::kUsage,
-                {.what = "the directory to export to would be inside a checkpoint",
-                 .where = out,
-                 .remedy = "name a folder outside of it"});
+    throw Error(ErrorKind::kUsage, {.what = "the export would be inside a checkpoint",
+                                    .where = out,
+                                    .remedy = "name a folder outside of it"});
   }
   std::error_code error;
   const fs::file_status status = fs::symlink_status(out, error);
   if (status.type() == fs::file_type::not_found && !out.empty()) return;
   if (fs::is_directory(status) && fs::is_empty(out, error) && !error) return;
   throw Error(ErrorKind::kUsage,
-              {.what = fs::is_directory(status) ? "the directory to export to is not empty"
+              {.what = fs::is_directory(status) ? "the export directory is not empty"
                                                 : "cannot export to a path that is not a directory",
                .where = out.empty() ? "''" : out,
                .remedy = "name a directory that does not exist yet"});

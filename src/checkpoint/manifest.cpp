@@ -116,7 +116,7 @@ std::string to_json(const Manifest& manifest) {
               {.what = "the manifest has " + human_bytes(static_cast<std::int64_t>(text.size())) +
                        ", but at most " + human_bytes(kMaxManifestBytes) + " can be read back",
                .where = kManifestFile,
-               .remedy = "save long texts of your own as tensors of kByte"});
+               .remedy = "save long texts as tensors of kByte"});
 }
 
 }  // namespace sluice

@@ -204,11 +204,10 @@ class ManifestHandler final : public JsonEvents {
 
   void require_version(std::uint64_t version) const {
     if (version == kManifestVersion) return;
-    throw Error(ErrorKind::kCheckpoint,
-                {.what = formatted("the manifest has version {}, but this program reads version {}",
-                                   version, kManifestVersion),
-                 .where = file_,
-                 .remedy = "use the version of sluice that wrote it"});
+    throw Error(ErrorKind::kCheckpoint, {.what = formatted("the manifest has version {}, not {}",
+                                                           version, kManifestVersion),
+                                         .where = file_,
+                                         .remedy = "use the version of sluice that wrote it"});
   }
 
   bool top_key(const std::string& key) {

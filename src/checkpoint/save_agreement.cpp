@@ -61,7 +61,7 @@ void require_seen(const std::vector<Offer>& offers, const std::string& directory
     throw Error(ErrorKind::kCheckpoint,
                 {.what = formatted("rank {} does not see the folder that rank 0 created", rank),
                  .where = directory,
-                 .remedy = "save to a file system that all machines share, under one path"});
+                 .remedy = "save to a path that all machines share"});
   }
 }
 
@@ -90,8 +90,7 @@ std::map<std::string, std::size_t> owners_of_buffers(const std::vector<Offer>& o
       throw Error(ErrorKind::kUsage,
                   {.what = "the buffer '" + name + "' has different values on two stages",
                    .where = "rank " + std::to_string(rank),
-                   .remedy = "hold it in a part of the module that one stage has, or save it "
-                             "yourself as extra state"});
+                   .remedy = "hold it in a part of one stage, or save it as extra state"});
     }
   }
   return owners;

@@ -203,8 +203,7 @@ bool Saver::in_flight() const { return impl_->phase != Phase::kIdle; }
 
 std::optional<SaveOutcome> Saver::begin(const SaveTarget& target, const RankState& state,
                                         SaveFrom from, const Group& world) {
-  if (in_flight())
-    throw Error(ErrorKind::kInternal, {.what = "a save started while another was on its way"});
+  if (in_flight()) throw Error(ErrorKind::kInternal, {.what = "a save started during another"});
   impl_->target = target;
   impl_->written.reset();
   impl_->outcome.reset();

@@ -177,7 +177,7 @@ void require_own_state(const Optimizer& optimizer, const ParameterNames& names,
                 {.what = "the checkpoint has '" + saved.name + "', which is not a state of " +
                          kind.name + ": the parameter had another optimizer",
                  .where = checkpoint.path(),
-                 .remedy = "give each parameter the kind of optimizer that it had at the save"});
+                 .remedy = "give each parameter the kind of optimizer that it had"});
   }
 }
 

@@ -78,7 +78,7 @@ class Verification {
     }
     if (const std::string digits = hash.digits(); digits != *piece.hash) {
       throw Error(ErrorKind::kCheckpoint,
-                  {.what = "the content is not what was saved: its hash is " + digits +
+                  {.what = "the saved content has changed: its hash is " + digits +
                            ", but the manifest records " + *piece.hash,
                    .where = piece.tensor ? path + ", tensor '" + *piece.tensor + "'" : path,
                    .remedy = "the file is damaged: resume from another checkpoint"});

@@ -55,8 +55,7 @@ class GlooLink final : public Link {
                                        counted(options_.num_processes, "process"),
                                        options_.deadline.count(), reason_of(error)),
                      .where = name_of(options_.process) + ", connection '" + options_.name + "'",
-                     .remedy = "look at the processes that are missing, and at the network "
-                               "between them"});
+                     .remedy = "check the missing processes and the network between them"});
       }
     }
     for (std::size_t lane = 0; lane < kNumLanes; ++lane) prove(lane, give_up);
@@ -195,8 +194,8 @@ class GlooLink final : public Link {
         ErrorKind::kPeer,
         {.what = formatted("the other end of the connection to {} {}", name_of(process), what),
          .where = name_of(options_.process),
-         .remedy = "a foreign program may have taken the connection: start again, on a network "
-                   "that others cannot reach"});
+         .remedy =
+             "a foreign program may have taken the connection: start again on a private network"});
   }
 
   template <typename Do>

@@ -60,7 +60,7 @@ std::unique_ptr<Transport> make_transport(c10d::ProcessGroup& group,
     const c10::intrusive_ptr<c10d::Store> store = group.getStore();
     if (!store) {
       throw Error(ErrorKind::kUsage,
-                  {.what = "the process group has no store, through which its ranks connect",
+                  {.what = "the process group has no store to connect its ranks",
                    .where = kWhere,
                    .remedy = "make it with c10d::ProcessGroup(store, rank, size)"});
     }

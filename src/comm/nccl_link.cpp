@@ -169,13 +169,12 @@ void NcclLink::settle(Channel& channel, Result result, const char* call,
 
 void NcclLink::require(const Channel& channel, Result result, const char* call) const {
   if (result == nccl::kSuccess) return;
-  throw Error(
-      ErrorKind::kPeer,
-      {.what = formatted("NCCL fails in {}: {}", call, options_.table->error_text(result)),
-       .where = formatted("process {}, {}", options_.process, channel.name),
-       .remedy = formatted("look at process {}, set NCCL_DEBUG=WARN to see NCCL's own messages, "
-                           "or set parallelism.transport = \"gloo\" to do without NCCL",
-                           channel.process)});
+  throw Error(ErrorKind::kPeer,
+              {.what = formatted("NCCL fails in {}: {}", call, options_.table->error_text(result)),
+               .where = formatted("process {}, {}", options_.process, channel.name),
+               .remedy = formatted("look at process {}, set NCCL_DEBUG=WARN for NCCL's messages, "
+                                   "or set parallelism.transport = \"gloo\"",
+                                   channel.process)});
 }
 
 void NcclLink::refuse_late(const Channel& channel, const char* call) const {

@@ -26,10 +26,9 @@ FoundNccl load() {
         formatted("the NCCL library does not return its version: {}", table.error_text(result)));
   // Within a major version, a library can read structures of older headers, but not of newer ones.
   if (version < table.compiled_version || version / 10'000 != table.compiled_version / 10'000) {
-    return missing(
-        formatted("the plug-in was built with the headers of NCCL {}, and NCCL {} is "
-                  "loaded",
-                  nccl_version_text(table.compiled_version), nccl_version_text(version)));
+    return missing(formatted("the plug-in was built for NCCL {}, but NCCL {} is loaded",
+                             nccl_version_text(table.compiled_version),
+                             nccl_version_text(version)));
   }
   return {&table, nccl_version_text(version), ""};
 }

@@ -270,11 +270,10 @@ struct ProcessJob::Impl {
       devices.why += "; transport: Gloo, not NCCL: " + against;
       return;
     }
-    refuse_in_all(
-        {ErrorKind::kUsage,
-         {.what = "NCCL cannot be used: " + against,
-          .where = "parallelism.transport = \"nccl\"",
-          .remedy = "set it to \"auto\", which uses Gloo then and logs the reason: docs/gpus.md"}});
+    refuse_in_all({ErrorKind::kUsage,
+                   {.what = "NCCL cannot be used: " + against,
+                    .where = "parallelism.transport = \"nccl\"",
+                    .remedy = "set it to \"auto\", which logs why it uses Gloo: docs/gpus.md"}});
   }
 
   void hear(const JobFailure& failure) {

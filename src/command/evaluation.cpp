@@ -81,11 +81,11 @@ void require_counted_labels(const TokenData& data, const RunConfig& config,
   for (std::int64_t row = 0; row < num_rows; ++row) {
     if (data.read({row}, 1).counted_labels(0, 1) > 0) return;
   }
-  throw Error(ErrorKind::kInput,
-              {.what = formatted("no label of the first {} is counted", counted(num_rows, "row")),
-               .where = "evaluation",
-               .remedy = "give files whose first rows have labels other than -100, or raise "
-                         "validation.steps"});
+  throw Error(
+      ErrorKind::kInput,
+      {.what = formatted("no label of the first {} is counted", counted(num_rows, "row")),
+       .where = "evaluation",
+       .remedy = "give files whose first rows have counted labels, or raise validation.steps"});
 }
 
 DataLoss evaluate_data(

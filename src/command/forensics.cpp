@@ -87,7 +87,7 @@ void FlightRecords::write_on_request() noexcept {
                          counted(static_cast<std::int64_t>(recorders_.size()), "rank"), folder_,
                          folder_));
     } else {
-      log_info("no rank of this process has run an instruction yet: there is no flight record");
+      log_info("there is no flight record before a rank's first instruction");
     }
   } catch (const std::exception& error) {
     log_warning(std::string("cannot write flight records: ") + error.what());

@@ -85,11 +85,11 @@ struct HangWatch::Impl {
                    "rank does (SIGUSR2 writes flight records)");
     }
     if (verdict != HangVerdict::kIsOver || !options.ends_run) return true;
-    const Error error(ErrorKind::kPeer,
-                      {.what = text_of(rank, watched.judge),
-                       .where = options.waits(),
-                       .remedy = "check what the rank is doing; comm.train_timeout_seconds sets "
-                                 "how long the run waits for it"});
+    const Error error(
+        ErrorKind::kPeer,
+        {.what = text_of(rank, watched.judge),
+         .where = options.waits(),
+         .remedy = "check what the rank is doing; the run waits for comm.train_timeout_seconds"});
     options.end(rank, error);
     if (sleep(options.patience)) options.leave();
     return false;

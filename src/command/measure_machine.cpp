@@ -153,9 +153,8 @@ MeasuredMachine measure_machine(const RunConfig& config, double seconds) {
     throw Error(ErrorKind::kUsage,
                 {.what = "layers are timed on the CPU, but the ranks of this run compute on GPUs",
                  .where = "training.device",
-                 .remedy = "set parallelism.partition to \"even\" or \"cost\", "
-                           "parallelism.costs to times of your own, or training.device to "
-                           "\"cpu\""});
+                 .remedy = "set parallelism.partition to \"even\" or \"cost\", parallelism.costs "
+                           "to your own times, or training.device to \"cpu\""});
   }
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));

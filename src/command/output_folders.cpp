@@ -235,8 +235,7 @@ void require_shared_folder(const std::string& folder, const Group& world) {
       ErrorKind::kCheckpoint,
       {.what = formatted("rank {} does not see the checkpoint folder that rank 0 sees", missing),
        .where = folder,
-       .remedy = "set checkpoint.folder to one on a file system that all machines share, "
-                 "under one path"});
+       .remedy = "set checkpoint.folder to a path that all machines share"});
 }
 
 void RunFolders::take(const RunConfig& config) {

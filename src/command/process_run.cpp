@@ -158,8 +158,7 @@ int run_job(const std::function<int()>& call) {
     return call();
   } catch (...) {
     rethrow_with_place("planning, before any rank started",
-                       "use fewer microbatches a step: lower training.local_batch_size or raise "
-                       "training.microbatch_size");
+                       "lower training.local_batch_size or raise training.microbatch_size");
   }
 }
 

@@ -36,12 +36,11 @@ Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> st
          .remedy = "give the folder its own name again"});
   }
   if (manifest.sequence > kLastSequence) {
-    throw Error(
-        ErrorKind::kCheckpoint,
-        {.what = formatted("its position in the data, sequence {}, is beyond the end of any data",
-                           manifest.sequence),
-         .where = path,
-         .remedy = "resume from another checkpoint"});
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = formatted("its position, sequence {}, is beyond the end of any data",
+                                   manifest.sequence),
+                 .where = path,
+                 .remedy = "resume from another checkpoint"});
   }
   checkpoint.verify(num_cores());
   return checkpoint;
@@ -120,8 +119,8 @@ Checkpoint checkpoint_of_step(const std::string& folder, std::int64_t step) {
   throw Error(ErrorKind::kCheckpoint,
               {.what = formatted("there is no checkpoint of step {}", step),
                .where = folder,
-               .remedy = others.empty() ? "the folder has no checkpoint: set checkpoint.resume = "
-                                          "\"auto\", or to the path of a checkpoint"
+               .remedy = others.empty() ? "the folder has no checkpoint: set checkpoint.resume to "
+                                          "\"auto\" or the path of a checkpoint"
                                         : formatted("there are checkpoints of {} {}",
                                                     others.size() == 1 ? "step" : "steps",
                                                     join(others, ", "))});
@@ -231,8 +230,8 @@ void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
       continue;  // a save will move the damaged folder aside
     }
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("step {}, which this run would save, is committed already, and "
-                                   "checkpoint.commit = \"marker\" never replaces a checkpoint",
+                {.what = formatted("step {} is already committed, and checkpoint.commit = "
+                                   "\"marker\" never replaces a checkpoint",
                                    folder.step),
                  .where = folder.path,
                  .remedy = "resume from it, remove it, or set another checkpoint.folder"});

@@ -132,8 +132,7 @@ void RunStory::keep_earlier() {
     read_curves(MetricsFile::path_in(record_.folder), done, record_.curves);
   } catch (const Error& error) {
     // These files only inform the user, so a damaged one must not prevent a resume.
-    log_debug(formatted("the earlier record of this run cannot be read, and is left out: {}",
-                        error.what()));
+    log_debug(formatted("an unreadable earlier record of this run is left out: {}", error.what()));
   }
 }
 

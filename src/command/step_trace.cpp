@@ -55,7 +55,7 @@ StepTrace::StepTrace(const StepRange& steps, std::int64_t steps_done, std::int64
         {.what = formatted("the trace ends with step {}, but the run continues with step {}",
                            steps_.last, steps_done + 1),
          .where = "--profile-steps",
-         .remedy = "give steps that the run has not done yet"});
+         .remedy = "give later steps"});
   }
   if (steps_.first > num_steps) {
     throw Error(ErrorKind::kUsage,

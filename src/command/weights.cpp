@@ -57,13 +57,11 @@ void require_base_of_run(const std::string& adapter, const ModelSpec& spec,
   const Manifest manifest = read_manifest(adapter);
   const auto was = manifest.fingerprints.find("model");
   if (was == manifest.fingerprints.end() || was->second == model_fingerprint(spec, base)) return;
-  throw Error(
-      ErrorKind::kCheckpoint,
-      {.what = formatted(
-           "the adapter has another base model: it was trained on weights other than those of '{}'",
-           base.directory->path()),
-       .where = adapter,
-       .remedy = "name the model that its run started from"});
+  throw Error(ErrorKind::kCheckpoint,
+              {.what = formatted("the adapter was trained on weights other than those of '{}'",
+                                 base.directory->path()),
+               .where = adapter,
+               .remedy = "name the model that its run started from"});
 }
 
 void require_base_of_run(const std::string& adapter, const std::string& base) {

@@ -37,7 +37,7 @@ void require_no_contradiction(const RunConfig& config, const Adapter& adapter) {
 void require_alone(const RunConfig& config, const std::string& key) {
   if (config.training.trainable != TrainingOptions().trainable) {
     refuse(config, "training.trainable", "training.trainable and " + key + " exclude each other",
-           "leave training.trainable out: only the adapter trains, and all else is frozen");
+           "leave training.trainable out: only the adapter trains");
   }
 }
 
@@ -51,8 +51,7 @@ void require_same_target(const RunConfig& config, const Adapter& adapter, const 
     matched.push_back(layer.name);
   for (const AdaptedLinear& layer : adapter.layers) own.push_back(layer.name);
   if (matched == own) return;
-  refuse(config, "lora.target",
-         "lora.target matches other layers than the adapter of model.adapter has",
+  refuse(config, "lora.target", "lora.target matches other layers than model.adapter has",
          "leave lora.target out");
 }
 

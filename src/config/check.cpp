@@ -151,7 +151,7 @@ void check_auto(const RunConfig& config) {
     return;
   refuse_both(config, "parallelism.pipeline_parallel_schedule",
               "parallelism.pipeline_parallel_schedule_csv",
-              "keep one of them: \"auto\" chooses a schedule, and the file contains one");
+              "keep one of them: both set the schedule");
 }
 
 void check_stage_to_rank(const RunConfig& config) {

@@ -26,8 +26,8 @@ std::string no_match_remedy(const std::string& pattern) {
     folder /= part;
     if (fs::is_directory(folder, error)) continue;
     return "there is no folder '" + folder.string() +
-           "': correct the path (a relative path in a configuration file starts at the file's "
-           "folder, any other at the working folder)";
+           "': correct the path (relative paths in a configuration file start at its folder, "
+           "others at the working folder)";
   }
   return "nothing in the folder '" + (folder.empty() ? "." : folder.string()) +
          "' matches: correct the name or the pattern";

@@ -39,8 +39,8 @@ std::vector<Key> make_table() {
       key<&C::model, &Model::loss_output>("model", "loss_output")
           .decides_the_numbers()
           .is_option("loss_output")
-          .means("Name of the graph's result that is the loss. Empty: the loss that the archive "
-                 "names, else the causal loss on `logits`."),
+          .means("Name of the graph's result that is the loss. Empty: the archive's loss, else the "
+                 "causal loss on `logits`."),
       key<&C::model, &Model::graph_sizes>("model", "graph_sizes")
           .is_option("graph_sizes")
           .means("Sizes of the graph for the plan, besides rows and length: "
@@ -94,15 +94,14 @@ std::vector<Key> make_table() {
           .path()
           .not_empty()
           .means("Training files: .txt, .jsonl, or .bin with token ids. `*` and `?` match within a "
-                 "folder, `**` folders of any depth. Files of a pattern are read in the order of "
-                 "their names, and each file only once."),
+                 "folder, `**` folders of any depth. Files of a pattern are read in order of name, "
+                 "and each file only once."),
       key<&C::data, &Data::format>("data", "format")
           .is_option("data.format")
-          .means(
-              "`auto` selects by each file's ending, in any case. .jsonl, .ndjson, .jsonlines and "
-              ".jl are rows. A .bin is Megatron's if an .idx is beside it, llm.c's if it has the "
-              "magic number, else nanoGPT's. Other files are text, but endings that never are text "
-              "(.gz, .json, .parquet, ..) and content of another format are refused."),
+          .means("`auto` selects by each file's ending, in any case. .jsonl, .ndjson, .jsonlines "
+                 "and .jl are rows. A .bin is Megatron's with an .idx beside it, llm.c's with the "
+                 "magic number, else nanoGPT's. Other files are text, but endings of other data "
+                 "(.gz, .json, .parquet, ..) and content of another format are refused."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
           .decides_the_data()
           .means("Shuffle the sequences with `training.seed`. false: file order, repeated at the "
@@ -137,7 +136,7 @@ std::vector<Key> make_table() {
           .is_option("data.chat_template")
           .decides_the_data()
           .means("How messages become text. `auto`: chosen by the tokenizer's special tokens or "
-                 "the model's family. Data is refused if neither determines it."),
+                 "the model's family, else data is refused."),
       key<&C::data, &Data::assistant_only_loss>("data", "assistant_only_loss")
           .decides_the_data()
           .means("Count only the assistant's messages in the loss. false: count all messages."),
@@ -182,8 +181,7 @@ std::vector<Key> make_table() {
           .decides_the_numbers()
           .is_option("trainable")
           .means("Name patterns of the parameters to train. Others are frozen, without gradients, "
-                 "optimizer state or backward work of their own. A tied parameter matches by any "
-                 "of its names."),
+                 "optimizer state or own backward work. A tied parameter matches by any name."),
       key<&C::training, &Training::global_batch_size>("training", "global_batch_size")
           .decides_the_numbers()
           .between(0, kMaxCount)
@@ -214,9 +212,9 @@ std::vector<Key> make_table() {
                  "(docs/fused.md). `off`: LibTorch's operators. Results differ by rounding."),
       key<&C::training, &Training::loss_chunks>("training", "loss_chunks")
           .decides_the_numbers()
-          .means("Compute head and loss by blocks of the vocabulary, so that memory never holds "
-                 "all logits. The head takes up to a third longer. `auto`: on from a vocabulary of "
-                 "32768. Without fused operators the logits are whole."),
+          .means("Compute head and loss by blocks of the vocabulary, so memory never holds all "
+                 "logits. The head takes up to a third longer. `auto`: from a vocabulary of 32768. "
+                 "Without fused operators the logits are whole."),
 
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
           .decides_the_numbers()
@@ -272,10 +270,9 @@ std::vector<Key> make_table() {
           .decides_the_split()
           .is_option("schedule")
           .not_empty()
-          .means(
-              "Name of the schedule, in any case (`sluice schedule --help`). `auto`: the schedule "
-              "with the fastest prediction within `parallelism.device_memory`, with any number of "
-              "stages per rank, and by default with `parallelism.partition` `measured`."),
+          .means("Name of the schedule, in any case (`sluice schedule --help`). `auto`: the "
+                 "fastest prediction within `parallelism.device_memory` for any number of stages "
+                 "per rank, by default with `parallelism.partition` `measured`."),
       key<&C::parallelism, &Parallel::schedule_csv>("parallelism", "pipeline_parallel_schedule_csv")
           .path()
           .decides_the_split()
@@ -320,8 +317,8 @@ std::vector<Key> make_table() {
       first_stage_weight_key()
           .decides_the_split()
           .between(0, kMaxCount)
-          .means("Layers that the embedding counts as in the split. The default is 1 in the "
-                 "conventions torchtitan and torchtitan-current."),
+          .means("Layers that the embedding counts as in the split. Conventions torchtitan and "
+                 "torchtitan-current default to 1."),
       last_stage_weight_key()
           .decides_the_split()
           .between(0, kMaxCount)
@@ -373,8 +370,8 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::rank_order>("parallelism", "rank_order")
           .is_option("rank_order")
           .means("Numbering of the ranks: pp, dp, cp and tp in any order, the fastest axis last. "
-                 "cp and tp are added to `pp,dp` and `dp,pp`. With `dp,pp` the ranks of a pipeline "
-                 "have consecutive numbers, with `pp,dp` the ranks of a stage."),
+                 "cp and tp are added to `pp,dp` and `dp,pp`. `dp,pp` numbers the ranks of a "
+                 "pipeline consecutively, `pp,dp` the ranks of a stage."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::degree>(
           "parallelism", "tensor_parallel_degree")
           .decides_the_numbers()
@@ -382,7 +379,7 @@ std::vector<Key> make_table() {
           .between(1, 65536)
           .means("Ranks that share every layer. Multiplies the number of ranks. A power of two "
                  "that divides `parallelism.tensor_parallel_slices`, or that number itself. Not "
-                 "for OLMo 2, OLMoE, adapters and graphs, which are not divided yet."),
+                 "yet for OLMo 2, OLMoE, adapters and graphs."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::slices>(
           "parallelism", "tensor_parallel_slices")
           .decides_the_numbers()
@@ -432,8 +429,8 @@ std::vector<Key> make_table() {
               "Files for the validation loss, as `data.files`, read in file order. Empty: none."),
       key<&C::validation, &Validation::interval>("validation", "interval")
           .between(0, kMaxSteps)
-          .means("Compute the validation loss and continue `validation.prompts` after every step "
-                 "that is a multiple of this. 0: never."),
+          .means("Steps between validation losses and continuations of `validation.prompts`. 0: "
+                 "never."),
       key<&C::validation, &Validation::steps>("validation", "steps")
           .between(0, kMaxSteps)
           .means("Batches per validation, of `training.local_batch_size` sequences each. 0: all of "
@@ -470,8 +467,8 @@ std::vector<Key> make_table() {
           .means("Steps between checkpoints. 0: only at the end."),
       key<&C::checkpoint, &Checkpoint::keep_latest_k>("checkpoint", "keep_latest_k")
           .between(0, kMaxCount)
-          .means("Newest checkpoints to keep. Older ones of the run are removed when a new one is "
-                 "committed. 0: keep all."),
+          .means("Newest checkpoints to keep. Each commit removes older ones of the run. 0: keep "
+                 "all."),
       key<&C::checkpoint, &Checkpoint::keep_every>("checkpoint", "keep_every")
           .between(0, kMaxSteps)
           .means("Keep checkpoints of steps that are multiples of this. 0: none."),

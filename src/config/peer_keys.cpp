@@ -432,7 +432,7 @@ const PeerKey* find_peer_key(std::string_view name) {
 }
 
 std::string explain(const PeerKey& peer) {
-  std::string text = std::string(peer.library) + " uses this name, which here is " + peer.here;
+  std::string text = std::string(peer.library) + "'s name, which here is " + peer.here;
   std::erase(text, '`');
   return text;
 }

@@ -233,8 +233,8 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
   if (!times && options.balance == Balance::kMeasured) {
     options.balance = Balance::kCost;
     asked.notes.emplace_back(
-        "nothing is measured here: counted costs stand for the times that a run measures at its "
-        "start; parallelism.costs takes a file of `sluice plan --measure`");
+        "counted costs stand for the times that a run measures at its start; parallelism.costs "
+        "takes a file of `sluice plan --measure`");
   }
   options.memory_per_rank = device_memory_bytes(config);
   const PlannedDevice device = planned_device(config.training.device, num_ranks(config));
@@ -514,7 +514,8 @@ Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured) {
 std::string layout_free_memory_cost(const RunConfig& config, const Plan& plan,
                                     const MeasuredMachine* measured) {
   if (config.training.layout_free == 0) return {};
-  const int shards = plan.options.data_parallel.num_shards(), slices = plan.options.tensor_parallel.num_slices();
+  const int shards = plan.options.data_parallel.num_shards(),
+            slices = plan.options.tensor_parallel.num_slices();
   const std::string text =
       formatted("training.layout_free = {}: gradients add up in {}, each layer is computed in {}",
                 config.training.layout_free, counted(shards, "shard"), counted(slices, "slice"));

@@ -25,7 +25,7 @@ PlannedDevice planned_device(DeviceKind kind, int ranks_on_machine) {
   if (!enough) {
     planned.note = formatted(
         "device: cuda, and this machine has {}: its memory is not checked; set "
-        "parallelism.device_memory to that of the machines to run on",
+        "parallelism.device_memory to that of the run's machines",
         have);
     return planned;
   }

@@ -57,7 +57,7 @@ void refuse_long_keys(std::string_view text, const std::string& file) {
     if (c == '.') {
       if (++dots >= kMaxKeyParts) {
         throw error_at(formatted("the key has more than {} parts", kMaxKeyParts), file, here,
-                       "write [section], and below it one key = value a line");
+                       "write [section], then one key = value a line");
       }
     } else if (c == '\n' || c == '=' || c == ',' || c == '{' || c == '[' || c == ']') {
       dots = 0;
@@ -110,13 +110,13 @@ std::string remedy_of(const std::string& reason) {
       {"date", "text needs quotes: key = \"text\""},
       {"time", "text needs quotes: key = \"text\""},
       {"array", "separate values by commas and close the list: [1, 2]"},
-      {"inline table", "write [section], and below it one key = value a line"},
+      {"inline table", "write [section], then one key = value a line"},
       {"key", "write one key = value a line; text needs quotes: key = \"text\""},
       {"value", "text needs quotes: key = \"text\""}};
   for (const auto& [word, remedy] : kRemedies) {
     if (reason.find(word) != std::string::npos) return std::string(remedy);
   }
-  return "write [section], and below it one key = value a line";
+  return "write [section], then one key = value a line";
 }
 
 toml::table parse(std::string_view text, const std::string& file) {

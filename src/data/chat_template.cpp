@@ -64,12 +64,11 @@ const Known& known_format(ChatTemplate chat_template, const TextTokens& tokens,
     }
   }
   if (found != formats.end()) return *found;
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = "`data.chat_template` = \"auto\" finds no format for conversations: neither the "
-               "tokenizer's special tokens nor the model's family belongs to a known one",
-       .remedy = "set `data.chat_template` to \"chatml\", \"llama3\", \"mistral\" or "
-                 "\"gemma\""});
+  throw Error(ErrorKind::kUsage,
+              {.what = "`data.chat_template` = \"auto\" finds no format for conversations by the "
+                       "tokenizer's special tokens or the model's family",
+               .remedy = "set `data.chat_template` to \"chatml\", \"llama3\", \"mistral\" or "
+                         "\"gemma\""});
 }
 
 // Works like Python's str.strip().
@@ -205,8 +204,7 @@ std::vector<Turn> ChatFormat::alternating(const std::vector<Message>& messages) 
     const std::string expected = turns.size() % 2 == 0 ? "user" : "assistant";
     if (message.role != expected) {
       refuse(i, " has role '" + message.role + "' where '" + expected + "' is expected",
-             "let user and assistant take turns after at most one system message, as this chat "
-             "template requires");
+             "let user and assistant take turns after at most one system message");
     }
     const bool takes_system = has_system && turns.empty();
     const std::string system = takes_system ? messages.front().content + "\n\n" : "";

@@ -11,7 +11,7 @@ namespace {
 // Limits the check to about a second.
 constexpr std::int64_t kForeseenRows = 5'000'000;
 constexpr const char* kRemedy =
-    "-100 is not counted, nor is the first label of a row: give rows with other labels";
+    "neither -100 nor the first label of a row counts: give other labels";
 
 // Whether the batch surely has no counted label. False if a row was not read at startup. Adds the
 // number of rows looked up to `looks`.

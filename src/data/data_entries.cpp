@@ -64,11 +64,11 @@ void require_rows_of_fields(const SourceOptions& entry) {
   std::vector<std::string> names;
   for (const FieldOption& field : entry.fields) names.push_back(field.name);
   throw Error(ErrorKind::kUsage,
-              {.what = formatted("the data is {}, and the model has inputs that only rows have: {}",
+              {.what = formatted("the data is {}, but only rows have the model's inputs {}",
                                  detail::word_of(detail::words_of(entry.format), entry.format),
                                  join(names, ", ")),
                .where = entry.files.front(),
-               .remedy = "give .jsonl rows with these fields in `data.files`"});
+               .remedy = "give .jsonl rows with these fields"});
 }
 
 // If rows have no tokens, returns a byte tokenizer that is never used.
@@ -107,7 +107,7 @@ std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (entries[i] < 1) {
       refuse_weights(formatted("entry {} of `data.files` adds no file", i + 1),
-                     "its files are in an earlier entry: take them out of one of both");
+                     "its files are in an earlier entry: remove them from one");
     }
     total += entries[i];
   }

@@ -30,7 +30,7 @@ void FileWatch::look() {
     }
     log_warning(files_[next_].first +
                 " changed while the run reads it: later rows may differ, and resuming fails with "
-                "other data; leave data files as they are while they are used");
+                "other data; leave data files alone during a run");
     files_.erase(files_.begin() + static_cast<std::ptrdiff_t>(next_));
   }
 }

@@ -110,7 +110,7 @@ class PackedJsonlSource final : public SequenceSource {
       const Sequence document = as_document(tokens_.sequence(std::move(row)));
       if (document.ids.size() > seq_len_ - packed.ids.size()) {
         throw Error(ErrorKind::kInput, {.what = "the row became longer since the file was opened",
-                                        .remedy = "leave files as they are while they are used"});
+                                        .remedy = "leave files alone while they are used"});
       }
       append(document.ids, packed.ids);
       append(document.labels, packed.labels);
@@ -132,19 +132,18 @@ class PackedJsonlSource final : public SequenceSource {
   static Sequence as_document(Sequence row) {
     if (!row.mask.empty()) {
       throw Error(ErrorKind::kInput,
-                  {.what = "'attention_mask' hides tokens, which rows that are packed cannot do",
+                  {.what = "'attention_mask' hides tokens, which packed rows cannot do",
                    .remedy = "leave the padding out of the row, or set `data.pack` = false"});
     }
     if (row.positions.empty()) {
       for (std::size_t i = 0; i < row.ids.size(); ++i)
         row.positions.push_back(static_cast<std::int32_t>(i));
     } else if (row.positions.front() != 0) {
-      throw Error(
-          ErrorKind::kInput,
-          {.what = formatted(
-               "'position_ids' start at {}, so that the row would continue the one before it",
-               row.positions.front()),
-           .remedy = "let them start at 0, or set `data.pack` = false"});
+      throw Error(ErrorKind::kInput,
+                  {.what = formatted(
+                       "'position_ids' start at {}, so the row would continue the previous one",
+                       row.positions.front()),
+                   .remedy = "let them start at 0, or set `data.pack` = false"});
     }
     row.labels.front() = static_cast<std::int32_t>(kIgnoredLabel);
     return row;

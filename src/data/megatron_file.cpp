@@ -136,7 +136,7 @@ class MegatronFile final : public TokenFile {
     index.read(magic.data(), magic.size(), 0);
     if (std::memcmp(magic.data(), kMagic, kMagicBytes) != 0) {
       refuse("it does not start like a Megatron .idx", index_path_,
-             "make it again, or rename it if the .bin beside it has another format");
+             "make it again, or rename it if its .bin has another format");
     }
     const auto version = number_at<std::uint64_t>(index, kMagicBytes);
     if (version != 1) {
@@ -159,8 +159,8 @@ class MegatronFile final : public TokenFile {
     const bool fits = num_sequences_ <= rest / 12 && num_entries_ <= rest / 8;
     const std::uint64_t needed = fits ? num_sequences_ * 12 + num_entries_ * 8 : 0;
     if (!fits || (rest != needed && rest != needed + num_sequences_)) {
-      refuse(formatted("the header announces {} sequences and {} entries of documents, which the "
-                       "{} bytes of the file do not hold",
+      refuse(formatted("the header announces {} sequences and {} entries of documents, more than "
+                       "{} bytes hold",
                        num_sequences_, num_entries_, size),
              index_path_, "copy it again: it was cut off or changed");
     }

@@ -142,8 +142,8 @@ std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate
       });
   if (is_known) return {};
   return formatted(
-      "{} has its own chat template, which is not used: conversations are written in the format "
-      "`data.chat_template` = \"{}\", and their text may differ from that of transformers",
+      "{} has its own chat template, which is not used: conversations are written as "
+      "`data.chat_template` = \"{}\", and may differ from those of transformers",
       found.file, detail::word_of(detail::words_of(taken), taken));
 }
 

@@ -12,14 +12,13 @@ namespace sluice::data {
 namespace {
 
 constexpr const char* kOwnIds =
-    "write the row as input_ids and labels (docs/data.md#rows-made-elsewhere), or remove the "
-    "field";
+    "write input_ids and labels (docs/data.md#rows-made-elsewhere), or remove the field";
 constexpr const char* kMaskRemedy =
     "write it into 'labels': the id where a token counts, -100 elsewhere";
 constexpr const char* kPackRemedy =
     "write it into 'position_ids', which start at 0 with every document";
 constexpr const char* kToolRemedy =
-    "no built-in chat template writes it: write the row as input_ids and labels "
+    "no built-in chat template writes it: use input_ids and labels "
     "(docs/data.md#rows-made-elsewhere)";
 constexpr const char* kPictureRemedy = "rows hold text only: remove the field";
 constexpr const char* kPreferenceRemedy = "there is no preference loss: remove the field";

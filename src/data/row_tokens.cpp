@@ -175,8 +175,8 @@ void require_sound_speech(const Speech& speech, const std::string& field, bool a
         formatted(
             "'{}': the 'weight' or 'train' of message {} makes it count, but its role is '{}'",
             field, i + 1, message.role),
-        "with `data.assistant_only_loss` only the assistant's messages count: remove the field, "
-        "or set `data.assistant_only_loss` = false");
+        "only the assistant's messages count: remove the field, or set `data.assistant_only_loss` "
+        "= false");
   }
 }
 
@@ -289,7 +289,7 @@ void RowTokens::require_sound(const JsonlRow& row) const {
     require_sound_speech(*row.prompt, "prompt", options_.assistant_only_loss);
     require_sound_speech(*row.completion, "completion", options_.assistant_only_loss);
     if (row.prompt->text.has_value() != row.completion->text.has_value()) {
-      refuse_row("one of 'prompt' and 'completion' is a text, the other a list of messages",
+      refuse_row("of 'prompt' and 'completion' only one is a list of messages",
                  "write both as texts or both as messages");
     }
     if (row.prompt->messages &&
@@ -436,7 +436,7 @@ void RowTokens::check_tokens(const Ids& ids) const {
     if (id < options_.vocab_size) continue;
     refuse_row(formatted("the token '{}', id {}, is outside of the vocabulary of {}",
                          options_.tokens->tokenizer().token_of(id), id, options_.vocab_size),
-               "the model has no embedding for it: take it out of the text");
+               "take it out of the text");
   }
 }
 

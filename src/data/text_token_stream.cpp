@@ -132,7 +132,7 @@ class TextTokenStream final : public TokenStream {
     if (ids->size() != piece_tokens_.end(piece) - piece_tokens_.first(piece)) {
       throw Error(ErrorKind::kInput, {.what = "the file changed since it was opened",
                                       .where = paths_[index],
-                                      .remedy = "leave files as they are while they are used"});
+                                      .remedy = "leave files alone while they are used"});
     }
     kept_.keep(piece, ids);
     return ids;
@@ -160,7 +160,7 @@ class TextTokenStream final : public TokenStream {
                 {.what = formatted("the token '{}', id {}, is outside of the vocabulary of {}",
                                    tokenizer.token_of(*outside), *outside, vocab_size_),
                  .where = formatted("{}, near byte {}", path, offset),
-                 .remedy = "the model has no embedding for it: take it out of the text"});
+                 .remedy = "take it out of the text"});
   }
 
   std::vector<std::string> paths_;

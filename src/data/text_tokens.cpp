@@ -65,7 +65,7 @@ void TextTokens::require_ids_fit(const Tokenizer& tokenizer) const {
               {.what = formatted("the tokenizer has ids up to {}, the model a vocabulary of {}",
                                  num_ids - 1, vocab_size_),
                .where = file_,
-               .remedy = "set `data.tokenizer` to the tokenizer of the model"});
+               .remedy = "set `data.tokenizer` to the model's tokenizer"});
 }
 
 void TextTokens::require_fit() const {
@@ -133,7 +133,7 @@ void TextTokens::end_text(std::vector<std::int32_t>& ids, bool append) const {
   } else {
     warn(
         formatted("texts end without the end token '{}', so the model does not learn to stop; set "
-                  "`data.append_eos` = true to append it to every text",
+                  "`data.append_eos` = true",
                   end_token()));
   }
 }

@@ -68,8 +68,7 @@ class SameSizes {
                              options_.fields[i].name, shape_text(sequence.fields[i].sizes),
                              shape_text(first_[i]), first_place_()),
            .where = place(),
-           .remedy = "give all rows of a microbatch the same sizes, or set "
-                     "`microbatch_size` = 1"});
+           .remedy = "give rows of a microbatch the same sizes, or set `microbatch_size` = 1"});
     }
   }
 

@@ -101,7 +101,7 @@ std::unique_ptr<TokenFile> open_llmc(const std::string& path) {
   std::array<std::int32_t, kLlmcHeader> header{};
   if (size < sizeof(header)) {
     refuse_file(formatted("the file has {} bytes, less than the header of an llm.c file", size),
-                path, "copy it again, or set `data.format` to what it is");
+                path, "copy it again, or correct `data.format`");
   }
   file.read(header.data(), sizeof(header), 0);
   const auto [magic, version, num_tokens] = std::array{header[0], header[1], header[2]};
@@ -118,10 +118,9 @@ std::unique_ptr<TokenFile> open_llmc(const std::string& path) {
   const IdType type = wide ? IdType::kUint32 : IdType::kUint16;
   const std::uint64_t ids = num_tokens < 0 ? 0 : static_cast<std::uint64_t>(num_tokens);
   if (num_tokens < 0 || size != sizeof(header) + ids * bytes_of(type)) {
-    refuse_file(
-        formatted("the header announces {} tokens of {} bytes, but the file has {} bytes of tokens",
-                  num_tokens, bytes_of(type), size - sizeof(header)),
-        path, "copy it again: it was cut off or changed");
+    refuse_file(formatted("the header announces {} tokens of {} bytes, but {} bytes follow it",
+                          num_tokens, bytes_of(type), size - sizeof(header)),
+                path, "copy it again: it was cut off or changed");
   }
   return std::make_unique<PlainTokenFile>(path, size, sizeof(header), type);
 }
@@ -130,7 +129,7 @@ std::unique_ptr<TokenFile> open_nanogpt(const std::string& path) {
   const std::uint64_t size = File::open(path).size();
   if (size % bytes_of(IdType::kUint16) != 0) {
     refuse_file(formatted("the file has {} bytes, which is not a whole number of 16-bit ids", size),
-                path, "copy it again, or set `data.format` to what it is");
+                path, "copy it again, or correct `data.format`");
   }
   return std::make_unique<PlainTokenFile>(path, size, 0, IdType::kUint16);
 }

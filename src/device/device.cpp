@@ -32,8 +32,8 @@ Found find_devices() {
     }
     if (!at::hasCUDA()) {
       return {0,
-              "LibTorch was asked for CUDA before its CUDA library was loaded: make the ranks "
-              "before you use a device, or link libtorch_cuda"};
+              "CUDA was used before LibTorch's CUDA library was loaded: make the ranks before you "
+              "use a device, or link libtorch_cuda"};
     }
     const int devices = at::accelerator::deviceCount();
     return {devices, devices > 0 ? "" : "LibTorch finds none"};
@@ -61,15 +61,15 @@ RankDevices devices_of_ranks(DeviceKind kind, const LocalPlaces& places) {
       }
       return chosen;
     }
-    throw Error(ErrorKind::kUsage,
-                {.what = found.devices == 0
-                             ? formatted("there is no CUDA device: {}", found.missing)
-                             : text_of(found.devices, places.on_machine) + " on this machine",
-                 .where = "training.device = \"cuda\"",
-                 .remedy = found.devices == 0 ? "set it to \"auto\" or \"cpu\", or run where "
-                                                "nvidia-smi and a CUDA build of torch are"
-                                              : "start as many ranks on a machine as it has "
-                                                "devices, or set it to \"cpu\""});
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = found.devices == 0
+                     ? formatted("there is no CUDA device: {}", found.missing)
+                     : text_of(found.devices, places.on_machine) + " on this machine",
+         .where = "training.device = \"cuda\"",
+         .remedy = found.devices == 0 ? "set it to \"auto\" or \"cpu\", or run where "
+                                        "nvidia-smi and a CUDA build of torch are"
+                                      : "start at most one rank per device, or set it to \"cpu\""});
   }
   for (int i = 0; i < places.count; ++i) {
     chosen.devices[static_cast<std::size_t>(i)] =

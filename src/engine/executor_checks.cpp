@@ -11,9 +11,8 @@ void check_layout(const Program& program, int rank, const std::map<int, Stage*>&
   const int num_ranks = program.mesh.num_ranks();
   if (transport.rank() != rank || transport.size() != num_ranks) {
     throw Error(ErrorKind::kUsage,
-                {.what = formatted(
-                     "rank {} of a program of {} ranks was given the transport of rank {} of {}",
-                     rank, num_ranks, transport.rank(), transport.size()),
+                {.what = formatted("rank {} of {} ranks was given the transport of rank {} of {}",
+                                   rank, num_ranks, transport.rank(), transport.size()),
                  .where = "Executor",
                  .remedy = "make one transport for each rank of the program"});
   }
@@ -44,7 +43,7 @@ void check_batch(const Program& program, int rank, const StepBatch& batch) {
   const std::int64_t first =
       std::int64_t{1} * replica_of(program.mesh, rank) * program.num_microbatches;
   if (batch.first_microbatch != first) {
-    refuse(formatted("the batch starts at microbatch {}, but replica {}'s microbatches start at {}",
+    refuse(formatted("the batch starts at microbatch {}, but replica {} starts at {}",
                      batch.first_microbatch, replica_of(program.mesh, rank), first),
            "set StepBatch::first_microbatch");
   }

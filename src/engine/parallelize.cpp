@@ -50,7 +50,7 @@ void require_modules(const std::vector<LayerSpec>& layers, const LocalChunk& chu
     throw Error(ErrorKind::kUsage,
                 {.what = "the hook left no module for layer '" + layers[i].name + "'",
                  .where = "parallelize, stage " + std::to_string(chunk.stage),
-                 .remedy = "leave a module in LocalChunk::modules for every layer that had one"});
+                 .remedy = "leave every layer's module in LocalChunk::modules"});
   }
 }
 

@@ -170,8 +170,7 @@ void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int6
     throw Error(ErrorKind::kUsage,
                 {.what = "no module is called '" + pattern + "'",
                  .where = "parallelize_module",
-                 .remedy = "give names of modules of the model, where * stands for "
-                           "any characters"});
+                 .remedy = "give names of modules, where * stands for any characters"});
   }
 }
 

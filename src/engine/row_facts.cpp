@@ -19,7 +19,7 @@ StageShards shards_of_stage(const Program& program, int rank, int stage, int num
                                             " of gradients cannot be spread evenly over " +
                                             counted(replicas, "replica"),
                                     .where = "DataParallel::shards",
-                                    .remedy = "give a multiple of the number of replicas"});
+                                    .remedy = "give a multiple of the replicas"});
   }
   StageShards shards;
   if (program.forward_only || num_shards == replicas) return shards;
@@ -28,7 +28,7 @@ StageShards shards_of_stage(const Program& program, int rank, int stage, int num
                                             " of all replicas cannot be divided evenly into " +
                                             counted(num_shards, "shard") + " of gradients",
                                     .where = "DataParallel::shards",
-                                    .remedy = "give a divisor of the number of microbatches"});
+                                    .remedy = "give a divisor of the microbatches"});
   }
   const int replica = replica_of(program.mesh, rank);
   const detail::ShardRange own = detail::shards_of_replica(replica, replicas, num_shards);

@@ -188,7 +188,7 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
   }
   if (impl_->in_flight.contains(key.microbatch)) {
     throw Error(ErrorKind::kUsage,
-                {.what = "the forward runs again for a microbatch that is in flight",
+                {.what = "the forward repeats a microbatch in flight",
                  .where = formatted("stage {}, microbatch {}", index(), key.microbatch),
                  .remedy = "run its backward first, or Stage::forget"});
   }

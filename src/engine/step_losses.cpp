@@ -31,12 +31,11 @@ at::Tensor StepLosses::compute(int microbatch, const Values& outputs, const Valu
   }
   std::int64_t& count = sums_[microbatch].count;
   if (scale_.kind == GradientScale::kTokens && value.count != count) {
-    throw Error(
-        ErrorKind::kUsage,
-        {.what =
-             formatted("the loss function counted {}, but Model::count (StepBatch::counts) gave {}",
-                       value.count, count),
-         .remedy = "give the same count in both: gradients are divided by the sum of the counts"});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted(
+                     "the loss function counted {}, but Model::count (StepBatch::counts) gave {}",
+                     value.count, count),
+                 .remedy = "give the same count in both: their sum divides the gradients"});
   }
   count = value.count;
   // Do not round the loss before it is divided by the step's count.

@@ -59,7 +59,7 @@ void read_heads(const ConfigReader& config, const DecoderKeys& keys, DecoderConf
         formatted("{} does not divide num_attention_heads = {}", out.num_key_value_heads,
                   out.num_attention_heads),
         config.has("num_key_value_heads")
-            ? std::string("write a divisor: all key and value heads serve equally many query heads")
+            ? std::string("write a divisor: each key-value head serves equally many query heads")
             : formatted("add the field: without it the family has {}", out.num_key_value_heads));
   }
   const bool has_own_size = keys.head_dim || config.has("head_dim");
@@ -140,7 +140,7 @@ void set_windows(DecoderConfig& out, const ConfigReader& config, std::optional<s
     if (!window) {
       config.fail("layer_types",
                   formatted("layer {} is of sliding_attention, but there is no window", i),
-                  "set sliding_window (and use_sliding_window where the family has it)");
+                  "set sliding_window (and use_sliding_window if the family has it)");
     }
     out.blocks.at(i).window = *window;
   }

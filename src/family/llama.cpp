@@ -15,7 +15,7 @@ std::vector<bool> read_rotated_layers(const ConfigReader& config, std::int64_t n
     const std::vector<std::int64_t> given = config.sizes(key, 0, 1);
     if (given.size() < static_cast<std::size_t>(num_layers)) {
       config.fail(key, formatted("it has {} entries for {} layers", given.size(), num_layers),
-                  "write one for every layer, 1 for those with rotary positions");
+                  "write one per layer, where 1 means rotary positions");
     }
     for (std::int64_t i = 0; i < num_layers; ++i)
       turned.push_back(given[static_cast<std::size_t>(i)] == 1);

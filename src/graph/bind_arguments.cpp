@@ -290,8 +290,7 @@ std::string kind_text(const GraphArgument& argument, const GraphModule& module) 
   throw Error(ErrorKind::kInput,
               {.what = what,
                .where = call.place,
-               .remedy = "export the model again with a version of torch that has the operators of "
-                         "the LibTorch here"});
+               .remedy = "export the model again with the torch version of this LibTorch"});
 }
 
 }  // namespace

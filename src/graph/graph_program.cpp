@@ -203,13 +203,13 @@ class GraphProgramBuilder {
       call.number = function;
       bind_as_written(node, values, call);
     } else {
-      throw Error(ErrorKind::kInput,
-                  {.what = "the exported graph calls '" + node.target +
-                           "', which is neither an operator of LibTorch that a graph may run nor "
-                           "one that the program gives",
-                   .where = call.place,
-                   .remedy = "give it to load_graph in a program of your own, or export the model "
-                             "without it"});
+      throw Error(
+          ErrorKind::kInput,
+          {.what =
+               "the exported graph calls '" + node.target +
+               "', which is neither an allowed operator of LibTorch nor one that the program gives",
+           .where = call.place,
+           .remedy = "give it to load_graph in your own program, or export the model without it"});
     }
     if (const auto name = facts_.random_names.find(number); name != facts_.random_names.end()) {
       call.random_name = name->second;

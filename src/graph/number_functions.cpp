@@ -118,8 +118,7 @@ IValue true_divide(const Numbers& numbers) {
   const double divisor = real(at_least(numbers, 1));
   for (const IValue& number : {numbers[0], numbers[1]})
     if (is_whole(number) && !is_exact_in_float(whole(number)))
-      throw_arithmetic(
-          "a quotient of sizes has a number above 2^53, which is not exact in a float");
+      throw_arithmetic("a quotient of sizes has a number above 2^53, which no float holds exactly");
   if (divisor == 0) throw_arithmetic("a size is divided by 0");
   return real(at_least(numbers, 0)) / divisor;
 }

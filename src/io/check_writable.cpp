@@ -60,7 +60,7 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                        human_bytes(static_cast<std::int64_t>(size.rlim_cur)) + ", but '" + folder +
                        "' needs a file of " + human_bytes(static_cast<std::int64_t>(largest_file)),
                .where = ancestor,
-               .remedy = "raise the limit on the size of files (ulimit -f)"});
+               .remedy = "raise the limit (ulimit -f)"});
   }
   // Only creating a folder is a reliable test. access() ignores quotas, file systems without
   // directories, and for root read-only mounts.

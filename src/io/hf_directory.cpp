@@ -21,8 +21,7 @@ namespace fs = std::filesystem;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr const char* kIndexRemedy =
-    "copy or download the index and its shards again: a shard is "
-    "\"model-00001-of-00002.safetensors\"";
+    "copy or download the index and its shards, as \"model-00001-of-00002.safetensors\", again";
 constexpr std::size_t kMaxIndexBytes = std::size_t{64} << 20;
 
 bool ends_with_pickle(const std::string& name) {
@@ -253,8 +252,7 @@ TensorSource HfShards::locate(std::string_view name, const std::vector<std::stri
   if (fs::exists(path_ + "/" + kSingleFile, ignored) &&
       fs::exists(path_ + "/" + kIndexFile, ignored)) {
     remedy = formatted(
-        "the folder has '{}', which is used, and '{}', which is ignored: remove the "
-        "one that does not belong to config.json",
+        "the folder has '{}', which is used, and '{}', which is ignored: remove the wrong one",
         kSingleFile, kIndexFile);
   }
   throw Error(ErrorKind::kInput, {.what = "no tensor '" + std::string(name) + "' among the weights",

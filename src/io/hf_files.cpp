@@ -105,12 +105,12 @@ std::string resolve_local_link(const std::string& path) {
   if (failed) return path;
   const fs::path blobs = blobs_of(folder);
   if (lies_in(target, folder) || (!blobs.empty() && lies_in(target, blobs))) return target.string();
-  throw Error(ErrorKind::kInput,
-              {.what = "the file is a symbolic link to '" + target.string() +
-                       "', outside of the model's directory, so every checkpoint would hold a copy",
-               .where = path,
-               .remedy = "put the file itself in its place, remove the link, or name the directory "
-                         "that has the file"});
+  throw Error(
+      ErrorKind::kInput,
+      {.what = "the file is a symbolic link to '" + target.string() +
+               "', outside of the model's directory, so every checkpoint would hold a copy",
+       .where = path,
+       .remedy = "replace the link with the file, remove it, or name the directory of the file"});
 }
 
 CopiedFile copy_file(const std::string& from, const std::string& to) {

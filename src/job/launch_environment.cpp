@@ -47,8 +47,7 @@ class Variables {
                                 : has_started(launcher_) + " this process";
     refuse(name + " is not set, although " + who,
            launcher_ == Launcher::kByHand
-               ? "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in every process, or none of "
-                 "them"
+               ? "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in every process, or none"
                : "set it, or start the run with 'sluice launch'");
   }
   std::optional<int> number(const std::string& name, int min, int max) const {

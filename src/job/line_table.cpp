@@ -42,12 +42,12 @@ std::string hung_text(const std::string& what, const std::string& waits,
 }
 
 std::string remedy_for_end() {
-  return "look at its last output, and check whether the system ended it (out of memory)";
+  return "check its last output and whether the system ended it (out of memory)";
 }
 
 std::string remedy_for_silence() {
-  return "look at what it does, and whether its machine can be reached, or raise "
-         "comm.heartbeat_seconds, the time that it may be silent";
+  return "look at what it does and whether its machine can be reached, or raise "
+         "comm.heartbeat_seconds";
 }
 
 std::optional<JobFailure> LineTable::open(Line line, Clock::duration counted) {

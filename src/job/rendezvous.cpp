@@ -106,7 +106,7 @@ std::string place_of(const StoreClient& client) {
       {.what = missing_text(client, layout) + " did not join within " +
                shortest(static_cast<double>(timeout.count()) / 1000) + " s" + notice.refused_text(),
        .where = place_of(client),
-       .remedy = "look at whether they were started, or raise comm.init_timeout_seconds"});
+       .remedy = "check that they were started, or raise comm.init_timeout_seconds"});
 }
 
 void say_who_is_missing(WaitNotice& notice, StoreClient& client, const ProcessLayout& layout) {
@@ -157,8 +157,7 @@ std::string job_name(const LaunchEnvironment& environment) {
   if (name.empty()) {
     refuse(
         to_text(environment.launcher) + " gives this job no name by which its processes can meet",
-        "environment",
-        "set MASTER_ADDR=127.0.0.1 and MASTER_PORT to a number that no other job uses");
+        "environment", "set MASTER_ADDR=127.0.0.1 and MASTER_PORT to an unused number");
   }
   if (environment.restart > 0) name += "-restart-" + std::to_string(environment.restart);
   return name;
@@ -239,7 +238,7 @@ class FileReader {
                 {.what = "process 0 of this job did not join within " +
                          shortest(static_cast<double>(timeout_.count()) / 1000) + " s",
                  .where = path_,
-                 .remedy = "look at whether it was started, or raise comm.init_timeout_seconds"});
+                 .remedy = "check that it was started, or raise comm.init_timeout_seconds"});
   }
 
  private:
@@ -291,7 +290,7 @@ class FileReader {
 std::string shared_secret(const LaunchEnvironment& environment) {
   if (environment.secret.empty()) {
     refuse("processes on several machines need a shared secret", "environment",
-           "set SLUICE_JOB_SECRET to the same random text in every process, such as the output of "
+           "set SLUICE_JOB_SECRET to the same random text in every process, for example from "
            "'openssl rand -hex 32'");
   }
   if (environment.layout.process == 0) warn_of_short_secret(environment.secret);
@@ -303,7 +302,7 @@ std::string shared_secret(const LaunchEnvironment& environment) {
 JobStore join_at_master(const LaunchEnvironment& environment) {
   if (environment.master_address.empty() || environment.master_port == 0) {
     refuse("the processes have no address where they can meet", "environment",
-           "set MASTER_ADDR and MASTER_PORT to the machine of process 0 and a free port of it");
+           "set MASTER_ADDR and MASTER_PORT to the machine of process 0 and a free port");
   }
   const std::string secret = shared_secret(environment);
   JobStore store;
@@ -345,10 +344,9 @@ std::string arrival_key(int process) { return "sluice/arrived/" + std::to_string
 void warn_of_short_secret(const std::string& secret) {
   constexpr std::size_t kLeast = 16;
   if (secret.size() >= kLeast) return;
-  log_warning(
-      "the secret of the job has " +
-      counted(static_cast<std::int64_t>(secret.size()), "character") +
-      ", and can be guessed; use a random one, such as the output of 'openssl rand -hex 32'");
+  log_warning("the secret of the job has " +
+              counted(static_cast<std::int64_t>(secret.size()), "character") +
+              ", and can be guessed; use a random one, for example from 'openssl rand -hex 32'");
 }
 
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options) {
@@ -375,8 +373,7 @@ JobStore join_job(const LaunchEnvironment& environment, milliseconds timeout, No
   } else if (environment.one_machine()) {
     if (layout.process == 0 && !environment.secret.empty()) {
       log_info(
-          "SLUICE_JOB_SECRET is not used: the processes of one machine meet by a file that "
-          "only their user can read");
+          "SLUICE_JOB_SECRET is not used: the processes of one machine meet by a private file");
     }
     return layout.process == 0 ? serve_by_file(environment, deadline, timeout)
                                : FileReader(environment, deadline, timeout).join();

@@ -170,7 +170,7 @@ Socket listen_at(const std::string& host, int port) {
   std::string reason;
   const Addresses addresses = resolve(host, port, true, reason);
   if (!addresses) {
-    throw Error(ErrorKind::kUsage, {.what = "the name of this host cannot be resolved: " + reason,
+    throw Error(ErrorKind::kUsage, {.what = "this host's name cannot be resolved: " + reason,
                                     .where = host_and_port(host, port),
                                     .remedy = "name the machine of process 0"});
   }

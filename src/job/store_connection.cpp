@@ -89,7 +89,7 @@ StoreConnection::StoreConnection(const StoreAddress& address, const std::string&
           if (++refusals < kMaxRefusals) break;
           fail(address, "the store of the job rejects this process's secret", kSecretRemedy);
         case Greeted::kWrongSecret:
-          fail(address, "the program that listens there does not have the secret of the job",
+          fail(address, "the program that listens there lacks the secret of the job",
                kSecretRemedy);
       }
       socket_.close();
@@ -98,7 +98,7 @@ StoreConnection::StoreConnection(const StoreAddress& address, const std::string&
     std::this_thread::sleep_for(pause);
   }
   fail(address, "the store of the job cannot be reached: " + reason,
-       "check that process 0 runs, and that its machine can be reached from here");
+       "check that process 0 runs and its machine can be reached");
 }
 
 bool StoreConnection::send(const std::string& bytes, Deadline deadline) {

@@ -11,7 +11,7 @@
 namespace sluice {
 
 inline constexpr const char* kSecretRemedy =
-    "start all processes of the job in the same way, with the same secret";
+    "start all processes of the job alike, with the same secret";
 
 class StoreConnection {
  public:

@@ -42,9 +42,8 @@ std::string FrameWriter::frame(const std::string& bytes) {
   if (bytes.size() > kMaxFrame) {
     throw Error(
         ErrorKind::kUsage,
-        {.what = formatted(
-             "a value of {} bytes is too large for the store of a job, which takes at most {}",
-             bytes.size(), kMaxFrame)});
+        {.what = formatted("a value of {} bytes exceeds the {} that the store of a job takes",
+                           bytes.size(), kMaxFrame)});
   }
   return little_endian(bytes.size(), kLengthBytes) + bytes + seal_of(key_, number_++, bytes);
 }
@@ -57,15 +56,14 @@ std::optional<std::string> FrameReader::take(std::string& bytes) {
   if (length > kMaxFrame) {
     throw Error(
         ErrorKind::kPeer,
-        {.what = formatted("a message to or from the store of the job announces {} bytes", length),
+        {.what = formatted("a message to or from the job's store announces {} bytes", length),
          .remedy = "run the same build of sluice in every process"});
   }
   if (bytes.size() < kLengthBytes + length + kSealBytes) return std::nullopt;
   std::string frame = bytes.substr(kLengthBytes, length);
   if (!same_bytes(bytes.substr(kLengthBytes + length, kSealBytes), seal_of(key_, number_, frame))) {
-    throw Error(ErrorKind::kPeer,
-                {.what = "a message to or from the store of the job was changed on its way",
-                 .remedy = "check for a firewall or proxy between the machines"});
+    throw Error(ErrorKind::kPeer, {.what = "a message to or from the job's store was changed",
+                                   .remedy = "check for a firewall or proxy between the machines"});
   }
   ++number_;
   bytes.erase(0, kLengthBytes + length + kSealBytes);

@@ -164,9 +164,8 @@ class Attempt {
         ErrorKind::kPeer,
         {.what = outcome.what,
          .where = "command 'sluice launch'",
-         .remedy = outcome.never_joined
-                       ? "launch a program that calls sluice::run in every process"
-                       : "look at its last output, and check whether the system ended it"});
+         .remedy = outcome.never_joined ? "launch a program that calls sluice::run in every process"
+                                        : "check its last output and whether the system ended it"});
     std::fprintf(stderr, "sluice: error: %s\n", line.what());
   }
 

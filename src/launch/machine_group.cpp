@@ -135,8 +135,8 @@ void MachineGroup::fail_missing() {
                        shortest(static_cast<double>(options_.meet.count()) / 1000) + " s" +
                        notice_.refused_text(),
                .where = options_.where,
-               .remedy = "look at whether 'sluice launch' was started there, with the same secret, "
-                         "or raise comm.init_timeout_seconds"});
+               .remedy = "check that 'sluice launch' was started there with the same secret, or "
+                         "raise comm.init_timeout_seconds"});
 }
 
 void MachineGroup::watch(std::function<void()> on_loss) {

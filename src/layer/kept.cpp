@@ -55,12 +55,12 @@ std::string name_of(const torch::nn::Module& parent,
                     const std::shared_ptr<torch::nn::Module>& child) {
   for (const auto& item : parent.named_children())
     if (item.value() == child) return item.key();
-  throw Error(ErrorKind::kUsage,
-              {.what = "a holder's module, of class " + child->name() + ", is not a child of " +
-                       parent.name(),
-               .where = "drop_unkept",
-               .remedy = "pass the module in which it is registered, with kept.under(..) for one "
-                         "that is itself a child"});
+  throw Error(
+      ErrorKind::kUsage,
+      {.what =
+           "a holder's module, of class " + child->name() + ", is not a child of " + parent.name(),
+       .where = "drop_unkept",
+       .remedy = "pass the module in which it is registered, with kept.under(..) for a child"});
 }
 
 }  // namespace

@@ -108,8 +108,8 @@ void require_distinct(const std::vector<FoundPart>& parts) {
       if (i == k || !is_or_is_in(parts[i].name, parts[k].name)) continue;
       if (parts[i].name == parts[k].name) {
         refuse_parts("part '" + parts[i].name + "' is named twice",
-                     "name every part once: a part that forward runs twice, such as a shared "
-                     "embedding, must be two members, whose parameters ModuleTree::ties ties");
+                     "name every part once: make a part that forward runs twice, such as a shared "
+                     "embedding, two members tied by ModuleTree::ties");
       }
       refuse_parts(formatted("part '{}' is within part '{}'", parts[i].name, parts[k].name),
                    "name every part of the module once");

@@ -73,9 +73,9 @@ std::int64_t rows_of_ragged(const std::string& name, const Input& input) {
   const std::int64_t together = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   const std::int64_t length = length_of(name, input);
   if (together != length) {
-    refuse(formatted("the rows of '{}' have a total length of {}, but the tensor has {}", name,
-                     together, length),
-           "give Input::ragged the length of every row");
+    refuse(
+        formatted("the rows of '{}' add up to {}, but the tensor has {}", name, together, length),
+        "give Input::ragged the length of every row");
   }
   return static_cast<std::int64_t>(lengths.size());
 }
@@ -223,7 +223,7 @@ void BatchSplit::require_row_count() const {
         (input.kind() == Input::Kind::kSplit && (input.dim() == 0 || input.dim() == -tensor.dim()));
     if (by_rows) return;
     refuse("the rows of a microbatch are counted by '" + names_[i] + "', which is not cut by rows",
-           "name an input that is cut by rows first in Model::inputs, or set Model::count");
+           "name an input cut by rows first in Model::inputs, or set Model::count");
   }
 }
 

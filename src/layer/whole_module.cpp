@@ -132,13 +132,11 @@ class Tree {
   std::shared_ptr<Module> make(const Names& parts, Drawn drawn) const {
     const Kept kept(parts, names_);
     if (is_ready() && !kept.all()) {
-      refuse(
-          formatted(
-              "this {} is ready made, so there is one of it, but a stage of {} parts keeps {} only",
-              class_name(), names_.size(), range_of(parts)),
-          "from_module",
-          "give from_module a factory, [](const sluice::Kept& kept) { .. }, which is called "
-          "once for every stage");
+      refuse(formatted("this {} is ready made, but a stage of {} parts keeps {} only", class_name(),
+                       names_.size(), range_of(parts)),
+             "from_module",
+             "give from_module a factory, [](const sluice::Kept& kept) { .. }, which is called "
+             "once for every stage");
     }
     std::shared_ptr<Module> module = factory_->make(kept, drawn);
     require_kept(*module, parts);

@@ -20,7 +20,7 @@ namespace {
                          labels_BL.min().item<std::int64_t>(), labels_BL.max().item<std::int64_t>(),
                          vocab_size),
        .where = "labels",
-       .remedy = formatted("use the tokenizer of this model, and {} for labels that do not count",
+       .remedy = formatted("use this model's tokenizer, and {} for labels that do not count",
                            kIgnoredLabel)});
 }
 

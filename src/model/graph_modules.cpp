@@ -298,8 +298,8 @@ std::function<std::int64_t(const Values&)> count_of(const LayerMaker& maker,
                                    "than the batch",
                                    graph.loss.output, graph.loss.count),
                  .where = graph.graph.path,
-                 .remedy = "export the model with a count of its labels, or without a count: "
-                           "microbatches then weigh by their rows"});
+                 .remedy = "export the model with a count of its labels, or without: microbatches "
+                           "then weigh by their rows"});
   }
   return [count](const Values& batch) {
     return count(batch.on_host()).to(at::kDouble).round().item().to<std::int64_t>();

@@ -80,10 +80,9 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions&
 
 void Linear::require_no_adapter() const {
   if (!is_adapted()) return;
-  throw Error(ErrorKind::kUsage,
-              {.what = "adapters of layers that are divided among ranks are not built yet",
-               .where = "LayerOptions::adapter",
-               .remedy = "set degree and slices of tensor parallelism to 1"});
+  throw Error(ErrorKind::kUsage, {.what = "adapters of divided layers are not built yet",
+                                  .where = "LayerOptions::adapter",
+                                  .remedy = "set degree and slices of tensor parallelism to 1"});
 }
 
 std::vector<at::Tensor> Linear::columns(const std::vector<at::Tensor>& inputs) const {

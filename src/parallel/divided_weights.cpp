@@ -300,8 +300,7 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
   const bool drops = in[4].toDouble() > 0, has_heads = columns_ > 0 && q.dim() == 4;
   if (drops && !has_heads && (columns_ > 0 || tp_.sequence_parallel())) {
     refuse_dropout("at::scaled_dot_product_attention drops weights of heads that no slice has",
-                   "give the projections of q, k and v the style kColwise, and heads as "
-                   "dimension 1 of 4");
+                   "give q, k and v projections the style kColwise, and heads as dimension 1 of 4");
   }
   if (!has_heads || (num_slices == 1 && !drops)) return {};
   if (q.size(1) % num_slices != 0 || k.size(1) % num_slices != 0) {
@@ -361,14 +360,13 @@ std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   const std::int64_t num_slices = tp_.slices().size();
   const std::optional<std::int64_t> heads = dimension_of_heads(x.sizes().vec());
   if (!heads || x.size(*heads) % num_slices != 0) {
-    refuse_dropout(
-        formatted(
-            "a dropout of {} has columns or heads that cannot be assigned to this rank's {} "
-            "slices: the product by columns before it gave {}",
-            shape_text(x.sizes().vec()), num_slices,
-            sizes_.empty() ? counted(tp_.range(columns_).size, "column") : shape_text(sizes_)),
-        "apply dropout to that shape, to [.., heads, rows, keys] or "
-        "[.., rows, heads, channels], or use at::scaled_dot_product_attention");
+    refuse_dropout(formatted("a dropout of {} cannot be assigned to this rank's {} slices: the "
+                             "product by columns before it gave {}",
+                             shape_text(x.sizes().vec()), num_slices,
+                             sizes_.empty() ? counted(tp_.range(columns_).size, "column")
+                                            : shape_text(sizes_)),
+                   "apply dropout to that shape, to [.., heads, rows, keys] or "
+                   "[.., rows, heads, channels], or use at::scaled_dot_product_attention");
   }
   return *heads;
 }
@@ -408,8 +406,8 @@ bool DividedWeights::run(const c10::OperatorHandle& op, torch::jit::Stack& stack
   } else if (name.find("dropout") != std::string::npos) {
     if (draws(in))
       refuse_dropout(name +
-                         " in a layer whose weights are divided: its numbers would depend on "
-                         "how rows and columns lie on ranks",
+                         " in a layer with divided weights: its numbers would depend on how rows "
+                         "and columns lie on ranks",
                      "use torch::nn::Dropout, or set its probability to 0");
   } else if (name == "aten::embedding") {
     result = embedding(in);

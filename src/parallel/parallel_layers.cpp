@@ -136,10 +136,10 @@ RowParallelLinearImpl::RowParallelLinearImpl(std::int64_t in, std::int64_t out, 
   if (tp_.sequence_parallel() && tp_.slices().count > 1 && !options_.input_is_parallel) {
     throw Error(ErrorKind::kUsage,
                 {.what = "a RowParallelLinear with sequence parallelism has its input divided by "
-                         "rows, not by columns",
+                         "rows, not columns",
                  .where = "RowParallelOptions::input_is_parallel",
-                 .remedy = "give it the columns of a ColumnParallelLinear with gather_output = "
-                           "false, and input_is_parallel = true"});
+                 .remedy = "give it columns of a ColumnParallelLinear with gather_output = false, "
+                           "and input_is_parallel = true"});
   }
   weight = register_parameter("weight", own_part(whole.weight, 1, {in}, tp_));
   bias = register_parameter("bias", whole.bias, options_.bias);

@@ -86,8 +86,8 @@ void require_own_collectives(const Schedule& schedule, const DataParallel& optio
   if (!holds(program, ActionKind::kReduceGrad)) return;
   const bool single = holds_microbatch_reduction(program);
   if (single == options.per_microbatch) return;
-  refuse_own(single ? "REDUCE_GRAD of single microbatches, but gradients are reduced once a step"
-                    : "REDUCE_GRAD once a step, but gradients are reduced by microbatch",
+  refuse_own(single ? "REDUCE_GRAD of single microbatches, not of the step"
+                    : "REDUCE_GRAD once a step, not by microbatch",
              std::string(kPerMicrobatch) + " = " + (single ? "true" : "false"));
 }
 

@@ -69,8 +69,7 @@ Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> r
   }
   for (const int route : route_of) {
     if (route < 0 || route >= static_cast<int>(routes.size())) {
-      refuse_routes(formatted("a microbatch takes route {}, but the number of routes is {}", route,
-                              routes.size()),
+      refuse_routes(formatted("a microbatch takes route {} of only {}", route, routes.size()),
                     "count routes from 0");
     }
   }

@@ -69,7 +69,7 @@ int resolve_stages_per_rank(const ScheduleInfo& info, int requested) {
 void require_bounded(const ScheduleShape& shape) {
   if (shape.num_ranks > detail::kMostRanks) {
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("{} are more than the {} that a schedule can have",
+                {.what = formatted("{} exceed the {} that a schedule can have",
                                    counted(shape.num_ranks, "rank"), detail::kMostRanks),
                  .remedy = "give at most " + std::to_string(detail::kMostRanks) + " ranks"});
   }

@@ -36,7 +36,7 @@ std::string nearest(std::int64_t wanted, std::int64_t most, const Fits& fits) {
 void require_range(const char* option, int value, int least) {
   if (value < least) {
     refuse(formatted("{} = {}", option, value), option,
-           least == 0 ? "give 0 for as many slices as the degree, or more" : "give at least 1");
+           least == 0 ? "give 0 to use the degree, or more" : "give at least 1");
   }
   if (value > kMostSlices) {
     refuse(formatted("{} = {} is more than sluice supports", option, value), option,
@@ -78,7 +78,7 @@ std::vector<Cut> cuts_of(const std::vector<std::int64_t>& shape, const Parameter
   if (cuts.size() != sections.size() || begin != all) {
     refuse(
         formatted("its sections do not add up to dimension {} of {}", split.dim, shape_text(shape)),
-        where, "give lengths that add up to the size of this dimension");
+        where, "give lengths that add up to it");
   }
   return cuts;
 }
@@ -108,15 +108,15 @@ void check_tensor_parallel(const TensorParallel& options) {
   require_range(kSlices, options.slices, 0);
   const int slices = options.num_slices();
   if (may_share(options.degree, slices)) return;
-  refuse(formatted("{} = {} ranks cannot share {} = {}: each rank needs neighbouring slices that "
-                   "form a subtree of the sum",
-                   kDegree, options.degree, kSlices, slices),
-         kDegree,
-         "set the degree to the number of slices, or to a power of two that divides it: the "
-         "nearest is " +
-             nearest(options.degree, slices, [&](std::int64_t degree) {
-               return may_share(static_cast<int>(degree), slices);
-             }));
+  refuse(
+      formatted("{} = {} ranks cannot share {} = {}: each rank needs neighbouring slices that "
+                "form a subtree of the sum",
+                kDegree, options.degree, kSlices, slices),
+      kDegree,
+      "set the degree to the number of slices, or a power of two that divides it: the nearest is " +
+          nearest(options.degree, slices, [&](std::int64_t degree) {
+            return may_share(static_cast<int>(degree), slices);
+          }));
 }
 
 void require_whole_units(const TensorParallel& options, std::int64_t units,

@@ -54,7 +54,7 @@ StageMap make_stage_map(Placement placement, int num_ranks, int num_stages) {
     throw Error(ErrorKind::kUsage,
                 {.what = counted(num_stages, "stage") + " cannot be divided evenly over " +
                          counted(num_ranks, "rank"),
-                 .remedy = "use a multiple of the number of ranks"});
+                 .remedy = "use a multiple of the ranks"});
   }
   std::vector<int> ranks;
   ranks.reserve(static_cast<std::size_t>(num_stages));

@@ -437,7 +437,7 @@ FlightReport align_flight_records(std::vector<FlightRecord> records) {
                                       .remedy = "name a folder of one run's flight records"});
     };
     if (record.num_ranks != report.num_ranks) {
-      refuse(formatted("the record is of a run of {}, but another record is of a run of {}",
+      refuse(formatted("the record is of a run of {}, but another record of {}",
                        counted(record.num_ranks, "rank"), report.num_ranks));
     }
     if (!present.insert(record.rank).second)

@@ -838,7 +838,7 @@ Picture picture_of_json(const Json& object, const std::string& file) {
       for (const Json& pair : each.at("pairs").list()) {
         const std::int64_t first = pair.integer();
         if (first < 0 || first + 1 >= static_cast<std::int64_t>(rank.actions.size()))
-          throw damaged(file, "a picture names a pair of actions that it does not have");
+          throw damaged(file, "a picture names a pair of actions that it lacks");
         pairs.push_back(static_cast<int>(first));
       }
     }

@@ -77,10 +77,8 @@ void Grads::require_parameters_requested(int rank) {
       {.what = "a second step begins, but no call has returned the parameters, such as '" + first +
                "', so no optimizer holds them alone",
        .where = "Pipeline::train_step on rank " + std::to_string(rank),
-       .remedy =
-           "make the rank's optimizer in the body, of pipeline.parameters(): the "
-           "parameters of the module that the model was made of belong to all ranks, those of "
-           "another module to none"});
+       .remedy = "make the rank's optimizer in the body, of pipeline.parameters(): parameters of "
+                 "the original module belong to all ranks, those of another module to none"});
 }
 
 at::Tensor& Grads::grad_of(const at::Tensor& parameter) {

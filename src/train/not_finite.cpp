@@ -100,7 +100,7 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
     } else if (first->dtype == at::kHalf) {
       remedy =
           "no update was made; float16 ends at 65504, and the loss is not scaled: use bfloat16 "
-          "(`dtype`), which reaches as far as float32";
+          "(`dtype`) with the range of float32";
     }
     where += formatted(", stage {} (rank {}), microbatch {}", first->stage, rank_of(*earliest),
                        earliest->first_microbatch + first->microbatch);

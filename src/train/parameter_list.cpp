@@ -87,14 +87,13 @@ void set_slices(SharedParameter& parameter) {
     }
   }
   if (fits) return;
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = "the uses of '" + parameter.name +
-               "' do not have the same slices in the "
-               "same order",
-       .where = "ParameterSlices",
-       .remedy = "divide tied parameters alike, and give a weight that all slices share one "
-                 "use for each slice of the rank, in one layer"});
+  throw Error(ErrorKind::kUsage,
+              {.what = "the uses of '" + parameter.name +
+                       "' do not have the same slices in the "
+                       "same order",
+               .where = "ParameterSlices",
+               .remedy = "divide tied parameters alike, and give a weight that all slices share "
+                         "one use per slice of the rank, in one layer"});
 }
 
 // Rejects a replicated tie across ranks, because each replica would need its own group to sum it.

@@ -47,12 +47,11 @@ void Pipeline::Impl::require_own(const char* call,
 
 void Pipeline::Impl::require_whole(const char* call) const {
   if (!share.sharded) return;
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = "with zero3 a rank has its replica's own blocks, no whole parameters",
-       .where = call,
-       .remedy = "call named_parameters() for the blocks, save() or state() to gather them, "
-                 "load_weights() or load() to fill them"});
+  throw Error(ErrorKind::kUsage,
+              {.what = "with zero3 a rank has its replica's own blocks, no whole parameters",
+               .where = call,
+               .remedy = "named_parameters() returns the blocks, save() and state() gather them, "
+                         "load_weights() and load() fill them"});
 }
 
 void Pipeline::Impl::hand_out_whole_parameters() {

@@ -53,14 +53,13 @@ void require_own_slices(const ParameterInfo& info, const TensorParallel& how, in
   const bool fits =
       info.split ? info.slices == own : count == own.count && own.begin <= begin && end <= own.end;
   if (fits) return;
-  throw Error(
-      ErrorKind::kUsage,
-      {.what =
-           formatted("a module has slices {} to {} of {}, but this rank has slices {} to {} of {}",
-                     begin, end, count, own.begin, own.end, own.count),
-       .where = "'" + info.name + "', ParameterSlices",
-       .remedy = "divide by PipelineOptions::tensor_parallel: a module must have that number "
-                 "of slices, and hold those at the rank's place along tp"});
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted(
+                   "a module has slices {} to {} of {}, but this rank has slices {} to {} of {}",
+                   begin, end, count, own.begin, own.end, own.count),
+               .where = "'" + info.name + "', ParameterSlices",
+               .remedy = "divide by PipelineOptions::tensor_parallel: a module must have that "
+                         "number of slices, and hold those of the rank along tp"});
 }
 
 // Marks undivided parameters as equal on all tensor-parallel ranks.
@@ -105,7 +104,7 @@ void require_own_modules(const RankModel& rank) {
                                      names[i], rank.groups.world.rank(), other - 1),
                    .where = "LayerSpec::make",
                    .remedy = "make a new module in every call, as a factory of from_module() does: "
-                             "a ready module, as from_sequential() takes, is for one replica"});
+                             "a ready module of from_sequential() is for one replica"});
     }
   }
 }

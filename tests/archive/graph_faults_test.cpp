@@ -91,12 +91,11 @@ TEST(GraphFaultsTest, RefusesUnknownVersions) {
     const Error error =
         refused_program([&](GraphJson& program) { program["schema_version"]["major"] = major; });
     EXPECT_EQ(error.fact(), "the archive has version " + std::to_string(major) +
-                                " of torch.export's schema, but only 8 is supported");
+                                " of torch.export's schema, not 8");
     EXPECT_TRUE(error.remedy().starts_with("export the model again with torch "));
   }
   EXPECT_EQ(refused({.format = "pt3"}).fact(), "the archive has the format 'pt3', not 'pt2'");
-  EXPECT_EQ(refused({.version = "1"}).fact(),
-            "the archive has the version '1', but only '0' is supported");
+  EXPECT_EQ(refused({.version = "1"}).fact(), "the archive has the version '1', not '0'");
   EXPECT_EQ(refused({.order = "big"}).fact(), "the archive has the byte order 'big', not 'little'");
   SmallArchive known;
   // a newer minor version is accepted until an unknown feature appears
@@ -127,11 +126,10 @@ TEST(GraphFaultsTest, RefusesDtypesLayoutsAndKindsThatAreNotKnown) {
               graph["tensor_values"]["linear"]["dtype"] = 99;
             }).fact(),
             "the tensor 'linear' has the unknown dtype 99");
-  EXPECT_EQ(
-      refused_graph([](GraphJson& graph) {
-        graph["tensor_values"]["linear"]["layout"] = 2;
-      }).fact(),
-      "the tensor 'linear' has the layout 'sparse_csr', but only strided tensors are supported");
+  EXPECT_EQ(refused_graph([](GraphJson& graph) {
+              graph["tensor_values"]["linear"]["layout"] = 2;
+            }).fact(),
+            "the tensor 'linear' has the layout 'sparse_csr', not strided");
   const auto with_argument = [](const GraphJson& argument) {
     return refused_graph([&](GraphJson& graph) {
       graph["nodes"][1]["inputs"].push_back(argument_json("more", argument));
@@ -392,11 +390,11 @@ TEST(GraphFaultsTest, RefusesToReadATensorThatIsNotDescribed) {
 
 TEST(GraphFaultsTest, RefusesTablesThatSayOtherThanTheGraph) {
   EXPECT_EQ(refused_weights([](GraphJson& tensor) { tensor["tensor_meta"]["dtype"] = 4; }).fact(),
-            "it is [2, 3] of int32, but the graph declares another shape or dtype");
+            "it is [2, 3] of int32, unlike in the graph");
   EXPECT_EQ(refused_weights([](GraphJson& tensor) {
               tensor["tensor_meta"] = test::tensor_json(7, {3, 2});
             }).fact(),
-            "it is [3, 2] of float32, but the graph declares another shape or dtype");
+            "it is [3, 2] of float32, unlike in the graph");
 }
 
 TEST(GraphFaultsTest, OpensNoPickle) {
@@ -444,8 +442,7 @@ TEST(GraphFaultsTest, RefusesFactsThatAreNotTheGraphs) {
   };
   EXPECT_EQ((SmallArchive{.facts = small_facts().dump()}).read().training.outputs[0].name,
             "logits");
-  EXPECT_EQ(with([](GraphJson& facts) { facts["format"] = 2; }),
-            "it has the format 2, but only 1 is supported");
+  EXPECT_EQ(with([](GraphJson& facts) { facts["format"] = 2; }), "it has the format 2, not 1");
   EXPECT_EQ(with([](GraphJson& facts) {
               facts["outputs"] = GraphJson::array({"a", "b"});
             }),

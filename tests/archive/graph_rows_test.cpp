@@ -170,9 +170,9 @@ TEST(GraphRowsTest, AnInputWithoutRowsIsRefusedByName) {
     builder.batch("scale", sizes);
     const Error error = error_of([&] { rows_of(builder, "loss", {}); });
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
-    EXPECT_EQ(error.fact(),
-              "the input 'scale' of the graph is [" + std::string(sizes.empty() ? "" : "5, s0") +
-                  "], which has no dimension of rows, so rows of data cannot provide it");
+    EXPECT_EQ(error.fact(), "the input 'scale' of the graph is [" +
+                                std::string(sizes.empty() ? "" : "5, s0") +
+                                "] without a dimension of rows, so data cannot provide it");
     EXPECT_EQ(error.where(), "model.pt2");
   }
 }

@@ -149,7 +149,7 @@ TEST(SizeExpressionTest, DividesAsPythonDoes) {
             9007199254740993);
   const Error error = error_of([] { at("int((s0 + 9007199254740992)/1)", {{"s0", 1}}); });
   EXPECT_EQ(error.fact(),
-            "a quotient of sizes has a number above 2^53, which is not exact in a float");
+            "a quotient of sizes has a number above 2^53, which no float holds exactly");
 }
 
 TEST(SizeExpressionTest, RefusesNumbersThatAreNoSizes) {

@@ -44,7 +44,7 @@ TEST(ZipFileTest, ReadsStoredEntriesWhereTheyLie) {
     EXPECT_EQ(zip.find("m/d"), nullptr);
     EXPECT_EQ(
         error_of([&] { zip.read(*zip.find("m/b"), 5); }).what(),
-        std::string("the entry has 6 bytes, but at most 5 are read; a.pt2, entry 'm/b'; export a "
+        std::string("the entry has 6 bytes, beyond the limit of 5; a.pt2, entry 'm/b'; export a "
                     "smaller model"));
   }
 }
@@ -71,7 +71,7 @@ TEST(ZipFileTest, HasTheChecksumOfZipFiles) {
 
 TEST(ZipFileTest, RefusesWhatIsNoZipFileAndEveryTruncatedOne) {
   EXPECT_EQ(refused(std::string()).fact(),
-            "not a zip file, or one that was cut off: it has no directory at its end");
+            "not a zip file, or cut off: it has no directory at its end");
   refused(std::string(100000, 'P'));
   for (const bool is_64 : {false, true}) {
     const std::string whole = zip_bytes(
@@ -109,7 +109,7 @@ TEST(ZipFileTest, RefusesDoubledAndNamelessEntries) {
   EXPECT_EQ(refused({{.name = std::string("a\0b", 3), .content = "1"}}).fact(),
             "the entry has no name");
   EXPECT_EQ(refused({{.name = "x", .content = "1", .local_name = "y"}}).fact(),
-            "the entry's own header and the directory have different names for it");
+            "the entry's header and the directory name it differently");
 }
 
 TEST(ZipFileTest, RefusesEntriesInEachOther) {
@@ -158,7 +158,7 @@ TEST(ZipFileTest, RefusesWildDirectories) {
   // The end record refers to a 64-bit record, which is missing.
   std::string bytes = zip_bytes(parts);
   bytes.replace(bytes.size() - 6, 4, "\xff\xff\xff\xff");
-  EXPECT_EQ(refused(bytes).fact(), "the zip file needs a 64-bit end record and has none");
+  EXPECT_EQ(refused(bytes).fact(), "the zip file lacks its 64-bit end record");
 }
 
 TEST(ZipFileTest, RefusesBytesThatNoEntryOwnsBeforeTheEnd) {

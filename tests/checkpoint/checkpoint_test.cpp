@@ -137,8 +137,7 @@ TEST(CheckpointTest, ATensorThatWasReplacedIsNamed) {
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write_file(file, bytes);
   const Error error = refusal_of(path);
-  EXPECT_NE(error.fact().find("the content is not what was saved: its hash is "),
-            std::string::npos);
+  EXPECT_NE(error.fact().find("the saved content has changed: its hash is "), std::string::npos);
   EXPECT_EQ(error.where(), file + ", tensor 'embed.weight'");
 }
 

@@ -201,7 +201,7 @@ TEST(ManifestTest, AFormThatIsNotOfItsVersionIsRefused) {
   };
   const std::vector<Case> cases = {
       {"\"sluice checkpoint\"", "\"other\"", "its format is 'other'"},
-      {"\"version\": 1", "\"version\": 2", "has version 2, but this program reads version 1"},
+      {"\"version\": 1", "\"version\": 2", "has version 2, not 1"},
       {"\"version\": 1", "\"version\": \"1\"", "a string in 'version'"},
       {"\"version\": 1", "\"version\": -1", "a negative number in 'version'"},
       {"\"version\": 1", "\"version\": 1.0", "not a 64-bit integer in 'version'"},

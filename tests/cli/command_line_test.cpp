@@ -156,9 +156,8 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
   EXPECT_EQ(run("plan").exit_code, 2);
   expect_error("plan run.toml more.toml", 2,
                "unexpected argument 'more.toml'; command 'sluice plan'; see 'sluice plan --help'");
-  expect_error(
-      "--json plan run.toml", 2,
-      "--json is before the command; write it after the command, or use it with --version");
+  expect_error("--json plan run.toml", 2,
+               "--json is before the command; write it after the command, or with --version");
   expect_error("plan run.toml --training.steps", 2,
                "no value after --training.steps; command line; "
                "write --training.steps VALUE or --training.steps=VALUE");
@@ -290,8 +289,8 @@ TEST_F(CommandLineTest, CheckRefusesFilesThatAreNotThere) {
   write_config();
   expect_error("config check run.toml --data.files '[\"none/*.txt\"]'", 3,
                "no file matches 'none/*.txt'; --data.files; there is no folder 'none': correct the "
-               "path (a relative path in a configuration file starts at the file's folder, any "
-               "other at the working folder)");
+               "path (relative paths in a configuration file start at its folder, others at the "
+               "working folder)");
   expect_error("config check none.toml", 2,
                "cannot open file: No such file or directory; none.toml; check the path");
   EXPECT_EQ(run("config check run.toml --model.config none.json").exit_code, 3);
@@ -373,7 +372,7 @@ freq = 10
   std::istringstream lines(outcome.err);
   std::vector<std::string> keys;
   for (std::string line; std::getline(lines, line);) {
-    EXPECT_NE(line.find("torchtitan uses this name, which here is "), std::string::npos) << line;
+    EXPECT_NE(line.find("torchtitan's name, which here is "), std::string::npos) << line;
     EXPECT_EQ(testing::parts_of(line + "\n"), 3) << line;
     keys.push_back(line.substr(0, line.find(';')));
   }

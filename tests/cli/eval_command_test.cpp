@@ -86,7 +86,7 @@ TEST_F(EvalCommandTest, ALossThatIsNotFiniteHasItsExitCode) {
     std::fill(bytes.end() - 64, bytes.end(), '\xff');  // NaN values
     test::write_file(checkpoint + "/" + name, bytes);
   }
-  expect_eval_refused({"--checkpoint=" + checkpoint}, 4, "not what was saved");
+  expect_eval_refused({"--checkpoint=" + checkpoint}, 4, "the saved content has changed");
   fs::remove(checkpoint + "/manifest.json");  // now a plain directory with weights
   expect_eval_refused({"--checkpoint=" + checkpoint}, 6, "not finite");
 }

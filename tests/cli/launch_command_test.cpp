@@ -193,7 +193,7 @@ TEST(LaunchCommandTest, TheLimitOnOpenFilesIsNamed) {
     ++refused;
     EXPECT_EQ(result.exit_code, 2) << limit << ": " << result.err;
     EXPECT_NE(result.err.find("Too many open files; "), std::string::npos) << result.err;
-    EXPECT_NE(result.err.find("raise the limit on open files (ulimit -n)"), std::string::npos)
+    EXPECT_NE(result.err.find("raise the limit (ulimit -n)"), std::string::npos)
         << limit << ": " << result.err;
   }
   EXPECT_GT(refused, 0);

@@ -416,7 +416,7 @@ TEST_F(ScheduleSearchTest, RefusesWhatItCannotUse) {
   expect_refused(search({"--stages", "3"}), 2, "3 stages cannot be divided evenly over 2 ranks");
   expect_refused(run({"--search", "--pp", "2", "--microbatches", "4", "--costs", "F=1",
                       "--max-memory", "100"}),
-                 2, "--max-memory needs the number of bytes that a stage keeps for a microbatch");
+                 2, "--max-memory needs the bytes that a stage keeps for a microbatch");
 }
 
 TEST_F(ScheduleCommandTest, ALinkThatLeadsOutOfItsFolderIsNotWrittenThrough) {

@@ -316,9 +316,8 @@ TEST_F(TrainCommandTest, AFolderThatCannotBeWrittenToIsRefusedBeforeAnythingIsCr
   test::write_file(folder_ / "file", "x");
   expect_refused({"--checkpoint.folder=" + (folder_ / "file/checkpoint")}, 4, "file");
   expect_refused({"--metrics.folder=" + (folder_ / "file/metrics")}, 2, "file");
-  expect_refused(
-      {"--checkpoint.folder=/proc/x"}, 4,
-      "choose another folder: this one is gone, or its file system allows no new files\n");
+  expect_refused({"--checkpoint.folder=/proc/x"}, 4,
+                 "choose another folder: this one is gone, or takes no new files\n");
 }
 
 TEST_F(TrainCommandTest, ALossThatIsNotFiniteEndsTheRunAndNamesItsPlace) {

@@ -223,7 +223,7 @@ TEST_F(TrainFaultsTest, DebugFlightRefusesWhatIsNoRecord) {
   ASSERT_EQ(train_under("throw:rank=1,step=2").exit_code, 1);
   fs::copy_file(flight() + "/rank_0.json", folder + "/rank_1.json");
   fs::remove(folder + "/rank_0.json");
-  refused("the file's name does not match its record, which is of rank 0");
+  refused("the file's name does not match its record of rank 0");
 }
 
 TEST_F(TrainFaultsTest, AFileThatIsMissingIsNamedAsTheRankThatOthersWaitFor) {

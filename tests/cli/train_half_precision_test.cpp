@@ -127,7 +127,7 @@ TEST_F(TrainHalfPrecisionTest, AValueThatLeavesTheRangeOfFloat16EndsTheRunAndNam
   expect_refused({model, kFloat16}, 6,
                  "'logits' is not finite; step 1, stage 1 (rank 1), microbatch 0; no update was "
                  "made; float16 ends at 65504, and the loss is not scaled: use bfloat16 "
-                 "(model.dtype), which reaches as far as float32");
+                 "(model.dtype) with the range of float32");
   losses({model, kBfloat16});
 }
 

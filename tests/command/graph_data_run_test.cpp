@@ -290,7 +290,7 @@ TEST_F(GraphDataRunTest, RowsThatDoNotFitAreRefusedBeforeTheFirstStep) {
   const RunConfig text = config("images", {{"data.files", "[\"" + (folder_ / "rows.txt") + "\"]"}});
   const Error format = error_of([&] { TrainingJob job(text, stop); });
   EXPECT_EQ(format.kind(), ErrorKind::kUsage);
-  EXPECT_EQ(format.remedy(), "give .jsonl rows with these fields in data.files");
+  EXPECT_EQ(format.remedy(), "give .jsonl rows with these fields");
 }
 
 TEST_F(GraphDataRunTest, RowsOfOneMicrobatchWithOtherSizesAreNamed) {

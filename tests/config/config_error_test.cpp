@@ -67,7 +67,7 @@ TEST_F(ConfigErrorTest, NamesTheNearestSection) {
 
 TEST_F(ConfigErrorTest, SaysWhichKeyDoesWhatAnotherLibrarysKeyDoes) {
   const std::string microbatches =
-      "NeuronX uses this name, which here is training.local_batch_size / training.microbatch_size";
+      "NeuronX's name, which here is training.local_batch_size / training.microbatch_size";
   EXPECT_EQ(refusal("[parallelism]\nnum_microbatches = 4\n"),
             "unknown key 'parallelism.num_microbatches'; F:2:1; " + microbatches);
   EXPECT_EQ(refusal("num_microbatches = 4\n"),
@@ -85,30 +85,28 @@ TEST_F(ConfigErrorTest, SaysWhichKeyDoesWhatAnotherLibrarysKeyDoes) {
 
 TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsThatOfItsSection) {
   EXPECT_EQ(refusal("[model]\nname = \"llama3\"\n"),
-            "unknown key 'model.name'; F:2:1; torchtitan uses this name, which here is model.path "
+            "unknown key 'model.name'; F:2:1; torchtitan's name, which here is model.path "
             "or model.config");
   EXPECT_EQ(refusal("[job]\ndump_folder = \"out\"\n"),
-            "unknown key 'job.dump_folder'; F:2:1; torchtitan uses this name, which here is "
+            "unknown key 'job.dump_folder'; F:2:1; torchtitan's name, which here is "
             "checkpoint.folder and "
             "metrics.folder");
   EXPECT_EQ(refusal("", {}, {{"SLUICE_JOB_DUMP_FOLDER", "out"}}),
-            "unknown variable SLUICE_JOB_DUMP_FOLDER; environment; torchtitan uses this name, "
-            "which here is "
-            "checkpoint.folder and metrics.folder");
-  EXPECT_EQ(
-      refusal("[activation_checkpoint]\nmode = \"full\"\n"),
-      "unknown key 'activation_checkpoint.mode'; F:2:1; torchtitan uses this name, which here is "
-      "training.activation_checkpoint");
+            "unknown variable SLUICE_JOB_DUMP_FOLDER; environment; torchtitan's name, which here "
+            "is checkpoint.folder and metrics.folder");
+  EXPECT_EQ(refusal("[activation_checkpoint]\nmode = \"full\"\n"),
+            "unknown key 'activation_checkpoint.mode'; F:2:1; torchtitan's name, which here is "
+            "training.activation_checkpoint");
   EXPECT_EQ(refusal("[float8]\n"),
-            "unknown section 'float8'; F:1:2; torchtitan uses this name, which here is nothing, on "
+            "unknown section 'float8'; F:1:2; torchtitan's name, which here is nothing, on "
             "purpose");
   EXPECT_EQ(refusal("[distributed.pipeline]\npp_schedule = \"1f1b\"\n"),
-            "unknown key 'distributed.pipeline'; F:1:14; NeMo AutoModel uses this name, which here "
-            "is the keys of "
+            "unknown key 'distributed.pipeline'; F:1:14; NeMo AutoModel's name, which here is the "
+            "keys of "
             "[parallelism]");
   EXPECT_EQ(refusal("", {{"distributed.pipeline.pp_schedule", "1f1b"}}),
             "unknown key 'distributed.pipeline.pp_schedule'; --distributed.pipeline.pp_schedule; "
-            "NeMo AutoModel uses this name, which here is parallelism.pipeline_parallel_schedule");
+            "NeMo AutoModel's name, which here is parallelism.pipeline_parallel_schedule");
   // The same key name in another library's section.
   EXPECT_EQ(refusal("[experimental]\npipeline_parallel_degree = 2\n"),
             "unknown key 'experimental.pipeline_parallel_degree'; F:2:1; did you mean "
@@ -119,12 +117,12 @@ TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsThatOfItsSection) {
 TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsNotTakenForAMisspeltOne) {
   const std::vector<std::array<std::string, 3>> answers = {
       {"parallelism", "expert_tensor_parallel_degree",
-       "torchtitan uses this name, which here is nothing (experts are whole on every rank)"},
+       "torchtitan's name, which here is nothing (experts are whole on every rank)"},
       {"parallelism", "sequence_parallel_degree",
-       "torchtitan uses this name, which here is parallelism.tensor_parallel_degree with "
+       "torchtitan's name, which here is parallelism.tensor_parallel_degree with "
        "parallelism.sequence_parallel"},
       {"parallelism", "context_parallel_load_balancer",
-       "torchtitan uses this name, which here is not built yet"}};
+       "torchtitan's name, which here is not built yet"}};
   for (const auto& [section, name, answer] : answers) {
     EXPECT_EQ(refusal("[" + section + "]\n" + name + " = 2\n"),
               "unknown key '" + section + "." + name + "'; F:2:1; " + answer);
@@ -136,15 +134,15 @@ TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsNotTakenForAMisspeltOne) {
 
 TEST_F(ConfigErrorTest, KeysOfTracedModelsAreAnsweredWithWhatGraphsHave) {
   const std::string leaf =
-      "NeuronX uses this name, which here is --leaf of the export tool (sluice graph tool)";
+      "NeuronX's name, which here is --leaf of the export tool (sluice graph tool)";
   const std::map<std::string, std::string> answers = {
       {"model.leaf_module_cls", leaf},
       {"model.autowrap_functions", leaf},
       {"model.autowrap_modules", leaf},
       {"model.autowrap_obj_methods", leaf},
-      {"model.output_loss_value_spec", "NeuronX uses this name, which here is model.loss_output"},
+      {"model.output_loss_value_spec", "NeuronX's name, which here is model.loss_output"},
       {"model.input_names",
-       "NeuronX uses this name, which here is nothing (row fields are named like inputs of "
+       "NeuronX's name, which here is nothing (row fields are named like inputs of "
        "model.graph)"}};
   for (const auto& [key, answer] : answers)
     EXPECT_EQ(refusal("", {{key, "2"}}), "unknown key '" + key + "'; --" + key + "; " + answer);
@@ -152,14 +150,13 @@ TEST_F(ConfigErrorTest, KeysOfTracedModelsAreAnsweredWithWhatGraphsHave) {
 
 TEST_F(ConfigErrorTest, AWordInASectionOfAnotherLibraryIsNotTakenForAKeyOfOurs) {
   EXPECT_EQ(refusal("[loss_fn]\nname = \"mse\"\n"),
-            "unknown key 'loss_fn.name'; F:2:1; NeMo AutoModel uses this name, which here is "
+            "unknown key 'loss_fn.name'; F:2:1; NeMo AutoModel's name, which here is "
             "model.loss_output of "
             "an exported graph");
-  EXPECT_EQ(
-      refusal("[dataset]\nname = \"wiki\"\n"),
-      "unknown key 'dataset.name'; F:2:1; NeMo AutoModel uses this name, which here is data.files");
+  EXPECT_EQ(refusal("[dataset]\nname = \"wiki\"\n"),
+            "unknown key 'dataset.name'; F:2:1; NeMo AutoModel's name, which here is data.files");
   EXPECT_EQ(refusal("[job]\nfolder = \"out\"\n"),
-            "unknown key 'job.folder'; F:2:1; torchtitan uses this name, which here is nothing "
+            "unknown key 'job.folder'; F:2:1; torchtitan's name, which here is nothing "
             "(the job is the "
             "file)");
 }
@@ -189,19 +186,19 @@ async_mode = "async"
   EXPECT_EQ(
       messages,
       (std::vector<std::string>{
-          "unknown key 'job.description'; F:2:1; torchtitan uses this name, which here is nothing "
+          "unknown key 'job.description'; F:2:1; torchtitan's name, which here is nothing "
           "(the job is the "
           "file)",
           "unknown key 'training.stpes'; F:4:1; did you mean 'steps'?",
-          "unknown key 'training.learning_rate'; F:5:1; Hugging Face uses this name, which here is "
+          "unknown key 'training.learning_rate'; F:5:1; Hugging Face's name, which here is "
           "optimizer.lr",
           "training.seq_len: the integer 0 is out of range; F:6:11; write a number 2 to 1073741824",
           "'adam' is not a value of optimizer.name; F:8:8; did you mean 'AdamW'?",
-          "unknown key 'lora.r'; F:10:1; PEFT uses this name, which here is lora.rank",
-          "unknown key 'checkpoint.async_mode'; F:12:1; torchtitan uses this name, which here is "
+          "unknown key 'lora.r'; F:10:1; PEFT's name, which here is lora.rank",
+          "unknown key 'checkpoint.async_mode'; F:12:1; torchtitan's name, which here is "
           "checkpoint.async",
           "unknown key 'parallelism.sequence_parallel_degree'; "
-          "--parallelism.sequence_parallel_degree; torchtitan uses this name, which here is "
+          "--parallelism.sequence_parallel_degree; torchtitan's name, which here is "
           "parallelism.tensor_parallel_degree with parallelism.sequence_parallel"}));
 }
 
@@ -220,7 +217,7 @@ TEST_F(ConfigErrorTest, SaysHowToMendEverySyntaxError) {
       {"a = \"b\n",
        "close the string with the quote it started with; \\ in \"...\" is written \\\\"},
       {"a = [1, 2\n", "separate values by commas and close the list: [1, 2]"},
-      {"a = {b = 1\n", "write [section], and below it one key = value a line"},
+      {"a = {b = 1\n", "write [section], then one key = value a line"},
       {"a = 01\n", "numbers are written 10, 0.1 or 3e-4"},
       {"a = tru\n", "write true or false; " + quotes},
       {"a = 2020-13-01\n", quotes},
@@ -434,7 +431,7 @@ TEST_F(ConfigErrorTest, RefusesAFileBesideAScheduleThatIsChosen) {
                     "pipeline_parallel_schedule_csv = \"own.csv\"\n"),
             "parallelism.pipeline_parallel_schedule and "
             "parallelism.pipeline_parallel_schedule_csv exclude each other; F:3:1; keep one of "
-            "them: \"auto\" chooses a schedule, and the file contains one");
+            "them: both set the schedule");
 }
 
 TEST_F(ConfigErrorTest, RefusesCutsBesideASplitThatFindsThem) {
@@ -557,11 +554,9 @@ TEST_F(ConfigErrorTest, SurvivesHostileText) {
     inline_tables += "{a=";
   }
   EXPECT_EQ(refusal(dotted + "a = 1\n"),
-            "the key has more than 16 parts; F:1:32; write [section], and below it one key = value "
-            "a line");
+            "the key has more than 16 parts; F:1:32; write [section], then one key = value a line");
   EXPECT_EQ(refusal(header + "]\n"),
-            "the key has more than 16 parts; F:1:33; write [section], and below it one key = value "
-            "a line");
+            "the key has more than 16 parts; F:1:33; write [section], then one key = value a line");
   EXPECT_TRUE(refusal("x = " + std::string(many, '[')).starts_with("not TOML: "));
   EXPECT_TRUE(refusal("x = " + inline_tables).starts_with("not TOML: "));
   EXPECT_EQ(refusal(std::string((std::size_t{1} << 20) + 1, '\n')),

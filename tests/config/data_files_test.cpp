@@ -82,8 +82,8 @@ TEST_F(DataFilesTest, RefusesAPatternWithoutFiles) {
             "the name or the pattern");
   EXPECT_EQ(refusal({"none/x.txt"}, 3),
             "no file matches 'D/none/x.txt'; run.toml:2:1; there is no folder 'D/none': correct "
-            "the path (a relative path in a configuration file starts at the file's folder, any "
-            "other at the working folder)");
+            "the path (relative paths in a configuration file start at its folder, others at the "
+            "working folder)");
   EXPECT_EQ(refusal({"deep"}, 3), "'D/deep' is a folder; run.toml:2:1; write 'D/deep/**/*.txt'");
   EXPECT_EQ(refusal({}, 2),
             "data.files names no file; run.toml:2:1; "

@@ -72,7 +72,7 @@ TEST(PeerKeysTest, ThePageIsTheGeneratedOne) {
 TEST(PeerKeysTest, AHyphenIsAnUnderscore) {
   ASSERT_NE(find_peer_key("micro-batch-size"), nullptr);
   EXPECT_EQ(explain(*find_peer_key("micro-batch-size")),
-            "Megatron uses this name, which here is training.microbatch_size");
+            "Megatron's name, which here is training.microbatch_size");
   EXPECT_EQ(find_peer_key("micro"), nullptr);
 }
 

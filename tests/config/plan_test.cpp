@@ -532,7 +532,8 @@ TEST_F(PlanTest, WithoutAMeasurementCountsAndSaysSo) {
   EXPECT_EQ(plan.time_unit, "GFLOP");
   EXPECT_EQ(plan.options.balance, Balance::kCost);
   ASSERT_FALSE(plan.notes.empty());
-  EXPECT_TRUE(plan.notes.front().starts_with("nothing is measured here")) << plan.notes.front();
+  EXPECT_TRUE(plan.notes.front().starts_with("counted costs stand for the times"))
+      << plan.notes.front();
   const MeasuredMachine measured = {costs_text(run, 2.0), std::int64_t{1} << 40};
   const Plan of_machine = plan_of_config(run, &measured);
   EXPECT_EQ(of_machine.time_unit, "s");

@@ -558,9 +558,8 @@ TEST_F(FieldRowsTest, NeedJsonlAndNoOptionsOfTokens) {
   text.data.files = {folder_ / "a.txt"};
   const Error error = error_of([&] { TokenData data(text); });
   EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-  EXPECT_EQ(error.fact(),
-            "the data is text, and the model has inputs that only rows have: image, label");
-  EXPECT_EQ(error.remedy(), "give .jsonl rows with these fields in `data.files`");
+  EXPECT_EQ(error.fact(), "the data is text, but only rows have the model's inputs image, label");
+  EXPECT_EQ(error.remedy(), "give .jsonl rows with these fields");
 
   const auto refused = [&](const auto& change) {
     TokenDataOptions changed = options();

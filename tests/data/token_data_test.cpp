@@ -72,10 +72,10 @@ TEST(DataFilesInUseTest, AFileThatIsWrittenToIsAWarningOnce) {
   test::write_file(files[1], std::string(40, 'x'));
   std::filesystem::last_write_time(files[1], written + std::chrono::seconds(1));
   for (std::int64_t step = 2; step <= 4; ++step) batch(data, step, 2);
-  EXPECT_EQ(logged, std::vector<std::string>{
-                        files[1] +
-                        " changed while the run reads it: later rows may differ, and resuming "
-                        "fails with other data; leave data files as they are while they are used"});
+  EXPECT_EQ(logged,
+            std::vector<std::string>{
+                files[1] + " changed while the run reads it: later rows may differ, and resuming "
+                           "fails with other data; leave data files alone during a run"});
   std::filesystem::last_write_time(files[2], written + std::chrono::seconds(2));
   batch(data, 5, 2);
   ASSERT_EQ(logged.size(), 2u);

@@ -317,7 +317,7 @@ TEST_F(DeviceCommandTest, NcclThatCannotBeUsedIsRefusedAndAutoSaysWhyItIsGloo) {
   bring_nccl();
   more_ = "SIMULATED_NCCL_VERSION=22703 ";
   expect_refused(launched("nccl", 2),
-                 "the plug-in was built with the headers of NCCL 2.29.7, and NCCL 2.27.3 is loaded "
+                 "the plug-in was built for NCCL 2.29.7, but NCCL 2.27.3 is loaded "
                  "(process 0)");
   more_ = "SLUICE_SHARE_DEVICE=1 ";
   expect_refused(launched("nccl", 2),

@@ -308,8 +308,8 @@ TEST_F(NcclLinkTest, AnErrorOfACallIsNamedOnBothSides) {
   for (const std::string& error : errors_of_a_transfer({.function = "ncclSend"})) {
     EXPECT_EQ(error,
               "NCCL fails in ncclSend: unhandled system error; process 0, messages from process 0 "
-              "to process 1; look at process 1, set NCCL_DEBUG=WARN to see NCCL's own messages, or "
-              "set parallelism.transport = \"gloo\" to do without NCCL");
+              "to process 1; look at process 1, set NCCL_DEBUG=WARN for NCCL's messages, or set "
+              "parallelism.transport = \"gloo\"");
   }
   EXPECT_GT(sim::nccl_counts().aborted, 0);
   EXPECT_EQ(sim::nccl_counts().destroyed, 0);

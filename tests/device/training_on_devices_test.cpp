@@ -387,8 +387,8 @@ TEST_F(TrainingOnDevicesTest, MoreRanksThanDevicesAreRefusedOrStayOnTheCpu) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     EXPECT_STREQ(error.what(),
-                 "4 devices for 5 ranks on this machine; training.device = \"cuda\"; start as many "
-                 "ranks on a machine as it has devices, or set it to \"cpu\"");
+                 "4 devices for 5 ranks on this machine; training.device = \"cuda\"; start at most "
+                 "one rank per device, or set it to \"cpu\"");
   }
   setenv("SLUICE_SHARE_DEVICE", "1", 1);
   const OfRun shared = run_on(DeviceKind::kCuda, 5);

@@ -685,8 +685,8 @@ TEST(GraphOperatorsTest, AnUnknownOperatorIsRefusedWhenItIsLoaded) {
   const Error error = error_of([&] { program_of(graph, {"x"}, {"y"}); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_EQ(error.fact(),
-            "the exported graph calls 'foreign.thing.default', which is neither an operator of "
-            "LibTorch that a graph may run nor one that the program gives");
+            "the exported graph calls 'foreign.thing.default', which is neither an allowed "
+            "operator of LibTorch nor one that the program gives");
   EXPECT_EQ(error.where(), "node 'y' of module 'model.layers.3' (model.py:7)");
 }
 

@@ -140,7 +140,7 @@ TEST(SafetensorsReaderTest, TurnsAFileTruncatedWhileOpenIntoAnError) {
   ASSERT_EQ(::truncate(path.c_str(), 727'000), 0);
   const Error error = error_of([&] { reader.read("model.norm.weight"); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
-  EXPECT_EQ(error.fact(), "the file ends at byte 727000, but at least 727208 bytes are expected");
+  EXPECT_EQ(error.fact(), "the file ends at byte 727000, but needs 727208 bytes");
 }
 
 TEST(SafetensorsReaderTest, NeverYieldsABoolThatIsNeitherTrueNorFalse) {

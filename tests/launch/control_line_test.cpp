@@ -147,10 +147,9 @@ TEST_F(ControlLineTest, AnEndWithoutFinishIsNamedWithThoseThatWait) {
   EXPECT_EQ(told->process, 1);
   EXPECT_EQ(told->kind, ErrorKind::kPeer);
   EXPECT_EQ(told->teller, 0);
-  EXPECT_EQ(
-      told->message,
-      "process 1 is lost: its connection ended; rank 0 waits for 1RECV_B3 of step 4 from "
-      "rank 1; look at its last output, and check whether the system ended it (out of memory)");
+  EXPECT_EQ(told->message,
+            "process 1 is lost: its connection ended; rank 0 waits for 1RECV_B3 of step 4 from "
+            "rank 1; check its last output and whether the system ended it (out of memory)");
 }
 
 TEST_F(ControlLineTest, AKilledProcessIsNamedByItsConnectionBeforeTheHeartbeat) {

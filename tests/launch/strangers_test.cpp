@@ -85,7 +85,7 @@ TEST_F(StrangersTest, AServerWithoutTheSecretIsFound) {
     StoreClient({"127.0.0.1", local_port(listener)}, kSecret, milliseconds(5000));
   });
   EXPECT_EQ(error.kind(), ErrorKind::kPeer);
-  EXPECT_EQ(error.fact(), "the program that listens there does not have the secret of the job");
+  EXPECT_EQ(error.fact(), "the program that listens there lacks the secret of the job");
   liar.join();
 }
 

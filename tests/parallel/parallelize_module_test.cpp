@@ -221,12 +221,12 @@ TEST(ParallelizeModuleTest, RefusesWhatItWouldGetWrong) {
     return layers;
   };
   expect(
-      "aten::alpha_dropout in a layer whose weights are divided",
+      "aten::alpha_dropout in a layer with divided weights",
       refusal(behind_products([](const at::Tensor& x) { return at::alpha_dropout(x, 0.5, true); }),
               kTable, true));
   expect(
-      "a dropout of [16, 52] has columns or heads that cannot be assigned to this rank's 4 slices: "
-      "the product by columns before it gave [2, 8, 52]",
+      "a dropout of [16, 52] cannot be assigned to this rank's 4 slices: the product by columns "
+      "before it gave [2, 8, 52]",
       refusal(behind_products([](const at::Tensor& x) {
                 return at::dropout(x.flatten(0, 1), 0.5, true).view(x.sizes());
               }),

@@ -348,8 +348,8 @@ TEST(DataParallelPlanTest, AScheduleOfOnesOwnReducesAsTheOptionsSay) {
   EXPECT_EQ(row_text(plan_of(options("0F0,0B0,0REDUCE_GRAD\n")), 0),
             "0F0 0B0 0REDUCE_GRAD REDUCE_LOSS 0PARTIAL_NORM REDUCE_NORM 0UPDATE");
   EXPECT_EQ(refusal(options("0F0,0B0,0REDUCE_GRAD0\n")),
-            "the schedule holds REDUCE_GRAD of single microbatches, but gradients are reduced once "
-            "a step; `schedule.own`; set `data_parallel.per_microbatch` = true, or leave these "
+            "the schedule holds REDUCE_GRAD of single microbatches, not of the step; "
+            "`schedule.own`; set `data_parallel.per_microbatch` = true, or leave these "
             "actions out of the schedule");
   EXPECT_EQ(refusal(options("0UNSHARD,0F0,0B0,0RESHARD\n")),
             "the schedule holds UNSHARD, but parameters are not sharded; `schedule.own`; set "

@@ -66,8 +66,7 @@ TEST(FlowTest, RefusesRoutesThatAreNone) {
   EXPECT_NE(refusal({{0, 1, 0}}, {0}).find("a route passes stage 0 twice"), std::string::npos);
   EXPECT_NE(refusal({{0, 2}}, {0}).find("is on no route"), std::string::npos);
   EXPECT_NE(refusal({{0, 2147483647}}, {0}).find("is on no route"), std::string::npos);
-  EXPECT_NE(refusal({{0}}, {1}).find("takes route 1, but the number of routes is 1"),
-            std::string::npos);
+  EXPECT_NE(refusal({{0}}, {1}).find("takes route 1 of only 1"), std::string::npos);
 }
 
 // Returns the program with its stages renumbered: stage s becomes names[s].

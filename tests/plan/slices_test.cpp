@@ -60,7 +60,7 @@ TEST(SlicesTest, ADegreeThatCannotShareTheSlicesIsRefusedWithTheNearest) {
   expect(refusal({.degree = 8, .slices = 4}), "the nearest is 4");
   expect(refusal({.degree = 3, .slices = 4}), "the nearest is 2 or 4");
   expect(refusal({.degree = 0}), "give at least 1");
-  expect(refusal({.slices = -1}), "give 0 for as many slices as the degree, or more");
+  expect(refusal({.slices = -1}), "give 0 to use the degree, or more");
   check_tensor_parallel({});
   check_tensor_parallel({.degree = 3});
   check_tensor_parallel({.degree = 2, .slices = 6});

@@ -111,7 +111,7 @@ TEST_F(PipelineMisuseTest, Inputs) {
          p.train_step({Input::split(x, 2), y});
        }},
       {ErrorKind::kUsage,
-       {"rows of 'x' have a total length of 23, but the tensor has 24"},
+       {"rows of 'x' add up to 23, but the tensor has 24"},
        [&](Pipeline& p) {
          p.train_step({Input::ragged(x, std::vector<std::int64_t>(23, 1)), y});
        }},
@@ -595,7 +595,7 @@ TEST_F(PipelineMisuseTest, LaunchersAndLayouts) {
   setenv("WORLD_SIZE", "2", 1);
   const Error launched = error_of([&] { run(model, layout("1F1B", 2), [](Pipeline&) {}); });
   unsetenv("WORLD_SIZE");
-  expect_parts(launched, ErrorKind::kUsage, {"RANK is not set", "or none of them"});
+  expect_parts(launched, ErrorKind::kUsage, {"RANK is not set", "in every process, or none"});
   expect_parts(error_of([&] { run(model, layout("1F1B", 9), [](Pipeline&) {}); }),
                ErrorKind::kUsage, {"9", "8"});
   expect_parts(error_of([&] { layout("1F1", 2); }), ErrorKind::kUsage, {"'1F1'", "'1F1B'"});

@@ -177,9 +177,9 @@ void TokenizerSettings::refuse_unsupported_settings() const {
   }
   for (const char* key : {"add_bos_token", "add_eos_token"}) {
     if (!map_.is_null() && map_.json().contains(key))
-      map_[key].refuse("the setting '" + std::string(key) + "'",
-                       "remove it: what starts and ends a text is set by the "
-                       "post_processor of tokenizer.json");
+      map_[key].refuse(
+          "the setting '" + std::string(key) + "'",
+          "remove it: the post_processor of tokenizer.json sets what starts and ends a text");
   }
 }
 

@@ -160,8 +160,7 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
       continue;
     if (layer.tied) {
       refuse("`lora.target`",
-             "'" + layer.name +
-                 "' is tied to the embedding, so that an adapter could not be merged into it",
+             "'" + layer.name + "' is tied to the embedding, so no adapter can be merged into it",
              "leave it out: \"*layers*\" matches the layers in the blocks of most models");
     }
     adapter.layers.push_back({.name = layer.name,

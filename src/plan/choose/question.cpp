@@ -114,7 +114,7 @@ Question::Question(ModelSpec model, const PipelineOptions& options) : options_(o
 
 void Question::set_times() {
   if (options_.balance == Balance::kMeasured && !options_.times)
-    refuse_times("a measured split needs the measured times of the layers",
+    refuse_times("a measured split needs times of the layers",
                  "set PipelineOptions::times, or use Balance::kCost");
   times_ = options_.times;
   if (options_.balance == Balance::kCost && !(times_ && times_->counted)) {

@@ -107,7 +107,7 @@ void require_costs(const std::vector<double>& costs, const detail::LayerNames& l
   if (static_cast<int>(costs.size()) != layers.num_layers) {
     detail::refuse("there are " + counted(static_cast<std::int64_t>(costs.size()), "cost") +
                        " for " + counted(layers.num_layers, "layer"),
-                   "give one cost for every layer, in the order of the model");
+                   "give one cost for every layer, in order");
   }
   const bool all_fit = std::all_of(costs.begin(), costs.end(),
                                    [](double cost) { return std::isfinite(cost) && cost >= 0; });

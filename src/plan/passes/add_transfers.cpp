@@ -129,7 +129,7 @@ class ComputeReplay {
     }
     if (unfinished_ > listed) where += formatted(" and {} more", unfinished_ - listed);
     throw Error(ErrorKind::kInput,
-                {.what = "the order cannot complete: actions wait for inputs that never arrive",
+                {.what = "the order cannot complete: some inputs never arrive",
                  .where = where,
                  .remedy = "see what is missing with 'sluice schedule --check'"});
   }

@@ -111,7 +111,7 @@ std::string model_difference(const LayerTimes& times, const ModelSpec& model) {
   std::string layers = layer_difference(times, model);
   if (!layers.empty()) return layers;
   return times.of.family == model.family
-             ? "the model has layers of the same names, but of other sizes or with others frozen"
+             ? "the model has layers of the same names, but other sizes or frozen layers"
              : "the model has family " + model.family + ", not " + times.of.family;
 }
 

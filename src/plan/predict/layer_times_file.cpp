@@ -85,7 +85,7 @@ class TimesFile {
     if (!document_.is_object()) fail("", "is not an object", kRemedy);
     const Json& version = need(document_, kVersionKey, "");
     if (!(version == kVersion)) {
-      fail(kVersionKey, formatted("is {}, but this program reads {}", version.dump(), kVersion),
+      fail(kVersionKey, formatted("is {}, not {}", version.dump(), kVersion),
            "measure the costs again with this program");
     }
     LayerTimes times;

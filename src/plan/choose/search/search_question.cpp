@@ -34,7 +34,7 @@ bool knows_bytes(const Costs& costs) {
 
 void require_bytes(const ScheduleQuestion& question, const Costs& costs) {
   if (!question.max_bytes || knows_bytes(costs)) return;
-  refuse("`max_bytes` needs the number of bytes that a stage keeps for a microbatch", "`costs`",
+  refuse("`max_bytes` needs the bytes that a stage keeps for a microbatch", "`costs`",
          "give kept_bytes of every stage in the costs file");
 }
 
@@ -184,7 +184,7 @@ SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& co
     if (given % question.num_ranks != 0) {
       refuse("the costs are for " + counted(given, "stage") + ", which " +
                  counted(question.num_ranks, "rank") + " cannot share evenly",
-             costs.file, "set `num_ranks` to a divisor of the number of stages");
+             costs.file, "set `num_ranks` to a divisor of the stages");
     }
     counts = given > 0 ? std::vector{given / question.num_ranks} : std::vector{1, 2};
   }
