@@ -83,7 +83,7 @@ std::string join_fields(const std::vector<Field>& fields, int gap, bool color) {
   return line;
 }
 
-double number_in(const Json& object, std::string_view key) {
+double number_or_zero(const Json& object, std::string_view key) {
   const Json& value = object.at(key);
   return value.is_number() ? value.number() : 0;
 }
@@ -143,18 +143,19 @@ std::optional<StepMetrics> parse_metrics(std::string_view line) {
   StepMetrics metrics;
   metrics.step = object->at("step").integer();
   if (metrics.step < 1) return std::nullopt;
-  metrics.loss = number_in(*object, "loss");
-  metrics.grad_norm = number_in(*object, "grad_norm");
-  metrics.lr = number_in(*object, "lr");
-  metrics.tokens = static_cast<std::int64_t>(number_in(*object, "tokens"));
-  metrics.step_seconds = number_in(*object, "step_seconds");
-  metrics.bubble_fraction = number_in(*object, "bubble_fraction");
+  metrics.loss = number_or_zero(*object, "loss");
+  metrics.grad_norm = number_or_zero(*object, "grad_norm");
+  metrics.lr = number_or_zero(*object, "lr");
+  metrics.tokens = static_cast<std::int64_t>(number_or_zero(*object, "tokens"));
+  metrics.step_seconds = number_or_zero(*object, "step_seconds");
+  metrics.bubble_fraction = number_or_zero(*object, "bubble_fraction");
   for (const Json& bytes : list_in(*object, "memory_bytes"))
     metrics.memory_bytes.push_back(bytes.is_number() ? bytes.integer() : 0);
   for (const Json& rank : list_in(*object, "rank_seconds"))
-    metrics.rank_seconds.push_back({number_in(rank, "compute"), number_in(rank, "wait_receive"),
-                                    number_in(rank, "wait_send"), number_in(rank, "reduction"),
-                                    number_in(rank, "optimizer"), number_in(rank, "other")});
+    metrics.rank_seconds.push_back(
+        {number_or_zero(rank, "compute"), number_or_zero(rank, "wait_receive"),
+         number_or_zero(rank, "wait_send"), number_or_zero(rank, "reduction"),
+         number_or_zero(rank, "optimizer"), number_or_zero(rank, "other")});
   if (object->at("validation_loss").is_number())
     metrics.validation_loss = object->at("validation_loss").number();
   for (const Json& each : list_in(*object, "continuations")) {

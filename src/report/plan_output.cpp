@@ -38,16 +38,17 @@ std::vector<StageShape> shapes_of(const Plan& plan) {
 
 std::string split_text(const Plan& plan, int width) {
   const Partition& partition = plan.partition;
-  return wrapped(
-             "split: " + plan.model.family + ", " + with_commas(plan.model.num_parameters()) +
-                 " parameters, " + counted(partition.num_stages(), "stage") + " on " +
-                 counted(partition.num_ranks(), "rank") + ", convention " + partition.convention +
-                 (plan.options.balance == Balance::kEven
-                      ? std::string()
-                      : ", as even as layers allow by their " +
-                            std::string(plan.options.balance == Balance::kCost ? "counted" : "measured") +
-                            " costs"),
-             width) +
+  return wrapped("split: " + plan.model.family + ", " + with_commas(plan.model.num_parameters()) +
+                     " parameters, " + counted(partition.num_stages(), "stage") + " on " +
+                     counted(partition.num_ranks(), "rank") + ", convention " +
+                     partition.convention +
+                     (plan.options.balance == Balance::kEven
+                          ? std::string()
+                          : ", as even as layers allow by their " +
+                                std::string(plan.options.balance == Balance::kCost ? "counted"
+                                                                                   : "measured") +
+                                " costs"),
+                 width) +
          partition_text(plan.model, partition, {}, width, "  ");
 }
 
@@ -107,7 +108,8 @@ std::string auto_text(const Plan& plan, int width) {
   }
   std::string why = "auto: " + plan.schedule.name + " with " +
                     counted(plan.partition.stages_per_rank(), "stage") + " a rank is the fastest";
-  if (plan.options.memory_per_rank) why += " within " + human_bytes(*plan.options.memory_per_rank) + " a rank";
+  if (plan.options.memory_per_rank)
+    why += " within " + human_bytes(*plan.options.memory_per_rank) + " a rank";
   why += ": " + step_text(plan) + " expected";
   if (next) {
     why += ", " + comparison_text(plan.simulation.makespan, next->step) + " " + next->name + " (" +

@@ -561,7 +561,7 @@ class Page {
 
   std::string time_by_rank() const {
     if (seen().seconds.empty() || seen().counted == 0) return {};
-    constexpr double kWidth = 900, kLeft = 60, kLane = 20, kPitch = 25;
+    constexpr double kWidth = 900, kLabelWidth = 60, kLane = 20, kPitch = 25;
     double longest = 0;
     for (const RankSeconds& rank : seen().seconds) {
       double sum = 0;
@@ -579,11 +579,11 @@ class Page {
         "\" class=\"bars\" role=\"img\"><title>Time by rank</title>\n";
     double y = 2;
     for (std::size_t rank = 0; rank < seen().seconds.size(); ++rank, y += kPitch) {
-      text += svg::text_at(kLeft - 8, y + 14, "class=\"e\"", formatted("rank {}", rank));
-      double x = kLeft;
+      text += svg::text_at(kLabelWidth - 8, y + 14, "class=\"e\"", formatted("rank {}", rank));
+      double x = kLabelWidth;
       for (const Share& share : kShares) {
         const double seconds = seen().seconds[rank].*share.seconds;
-        const double width = seconds / longest * (kWidth - kLeft - 4);
+        const double width = seconds / longest * (kWidth - kLabelWidth - 4);
         text += "<rect x=\"" + px(x) + "\" y=\"" + px(y) + "\" width=\"" + px(width) +
                 "\" height=\"" + px(kLane) + "\" fill=\"" + share.color + "\"><title>" +
                 formatted("rank {}, {}: {}", rank, share.name,
@@ -593,7 +593,7 @@ class Page {
       }
       text += "\n";
     }
-    double x = kLeft;
+    double x = kLabelWidth;
     for (const Share& share : kShares) {
       text += "<rect x=\"" + px(x) + "\" y=\"" + px(y + 6) +
               "\" width=\"11\" height=\"11\" fill=\"" + share.color + "\"/>" +
