@@ -271,7 +271,7 @@ TEST(StageTest, RefusesTheForwardOfAMicrobatchThatIsInFlight) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    EXPECT_NE(std::string(error.what()).find("is in flight; stage 1, microbatch 0"),
+    EXPECT_NE(std::string(error.what()).find("microbatch in flight; stage 1, microbatch 0"),
               std::string::npos)
         << error.what();
   }
