@@ -1,6 +1,7 @@
 // A program that has a c10d::ProcessGroup of its own gives it to sluice. Here each rank is a thread
 // and the group stands on a HashStore. In a job of torchrun each rank is a process, and the store
 // is a c10d::TCPStore at MASTER_ADDR and MASTER_PORT.
+#include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/adamw.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -53,6 +54,10 @@ int main() try {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back([&, rank] {
+      // As in run(), because the order of sums depends on the number of threads. A thread's first
+      // at::get_num_threads() would undo an earlier at::set_num_threads().
+      at::get_num_threads();
+      at::set_num_threads(1);
       c10d::ProcessGroup group(store, rank, kRanks);  // yours
       const auto transport = sluice::make_transport(group);
       sluice::Pipeline pipeline(model, plan, *transport);
@@ -63,7 +68,7 @@ int main() try {
 
   const std::vector<double> by_run = sluice::run(my_model(), options, train);
   const bool is_same = losses == by_run;
-  std::printf("loss %.6f and by run() %.6f: %s\n", losses[0], by_run[0],
+  std::printf("loss %.6f, by run() %.6f: %s\n", losses[0], by_run[0],
               is_same ? "the same" : "not the same");
   return is_same ? 0 : 1;
 } catch (const sluice::Error& error) {
