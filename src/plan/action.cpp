@@ -16,7 +16,7 @@ enum class Target { kNone, kStage, kGroup };
 
 enum class Microbatch { kNone, kOptional, kRequired };
 
-// The text of an action is {target}{word}{microbatch}.
+// An action's text is {target}{word}{microbatch}, such as "2SEND_F0".
 struct Spelling {
   ActionKind kind;
   std::string_view word;

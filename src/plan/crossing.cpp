@@ -1,4 +1,4 @@
-// The values that cross a cut are those that are live there: written before it, and read after it
+// Finds the values that must cross a cut between layers: those written before it, and read after it
 // before they are overwritten.
 #include <algorithm>
 #include <map>
@@ -13,7 +13,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Returns positions in the order of first writes. Checks that values are written before they are
+// Numbers the values in the order of their first writes. Checks that each is written before it is
 // read.
 std::map<std::string, std::size_t> number_writes(const std::vector<LayerNames>& layers,
                                                  const std::set<std::string>& batch,

@@ -10,11 +10,12 @@
 
 namespace sluice::detail {
 
-// The value of the argument is unused; its type selects the table.
+// Each words_of() returns the spellings of an enumeration. The argument's type selects it and its
+// value is unused.
 const Words<OptimizerKind>& words_of(OptimizerKind);
 const Words<Decay>& words_of(Decay);
-const Words<GradientScale::Kind>& words_of(GradientScale::Kind);  // kDivisor has no word
-const Words<Rounding>& words_of(Rounding);                        // kNone is ""
+const Words<GradientScale::Kind>& words_of(GradientScale::Kind);  // kDivisor has no spelling
+const Words<Rounding>& words_of(Rounding);                        // kNone is spelled ""
 const Words<Placement>& words_of(Placement);
 const Words<LogLevel>& words_of(LogLevel);
 const Words<Reduction>& words_of(Reduction);

@@ -34,7 +34,8 @@ class CsvReader {
   std::vector<std::vector<Action>> read_rows() {
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
-    // Editors add blank lines at the end. Elsewhere, a blank line is a rank without actions.
+    // Blank lines at the end come from editors, so ignore them. Elsewhere, a blank line is a rank
+    // without actions.
     const std::size_t last = text_.find_last_not_of(" \t\r\n");
     const std::size_t line_end =
         last == std::string_view::npos ? 0 : text_.find_first_of("\r\n", last);
@@ -136,7 +137,7 @@ void require_plausible(const Extent& extent, const std::string& file) {
   }
 }
 
-// A stage belongs to the rank that computes it rather than to one that transfers it.
+// Assigns each stage to the rank that computes it, not to one that only transfers its values.
 std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& rows, int num_stages) {
   std::vector<int> stage_to_rank(static_cast<std::size_t>(num_stages), -1);
   for (const bool computing : {true, false}) {
@@ -197,7 +198,7 @@ Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stag
 std::string to_csv(const std::vector<std::vector<Action>>& rows) {
   std::string text;
   for (const std::vector<Action>& row : rows) {
-    // Without quotes, a row with one idle slot would read back as a row without slots.
+    // Without quotes, a row with one idle slot would look like a row without slots.
     if (row.size() == 1 && row.front().kind == ActionKind::kIdle) text += "\"\"";
     for (std::size_t slot = 0; slot < row.size(); ++slot) {
       if (slot > 0) text += ',';

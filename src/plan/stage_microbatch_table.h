@@ -32,9 +32,9 @@ class StageMicrobatchTable {
     if (is_dense_) dense_.resize(static_cast<std::size_t>(cells));
   }
 
-  // Precondition: `of` is in range. The reference stays valid.
+  // The reference stays valid. Precondition: `of` is in range.
   Value& at(StageMicrobatch of) { return is_dense_ ? dense_[cell(of)] : sparse_[of]; }
-  // Returns a default Value if none was set or the stage does not exist.
+  // Returns a default Value if no value was set or the stage does not exist.
   const Value& find(StageMicrobatch of) const {
     static const Value nothing;
     if (of.stage < 0 || of.stage >= num_stages_) return nothing;
@@ -43,7 +43,7 @@ class StageMicrobatchTable {
     return found == sparse_.end() ? nothing : found->second;
   }
 
-  // Visits in ascending order. A sparse table visits only entries that were set.
+  // Calls visit() for every entry, ascending. A sparse table has only entries that were set.
   template <typename Visit>
   void for_each(Visit&& visit) const {
     StageMicrobatch at{0, 0};

@@ -1,4 +1,4 @@
-// Makes the programs for a plan: training steps, evaluations and separate updates.
+// Makes a plan's programs: training steps, evaluations and separate weight updates.
 #pragma once
 
 #include <optional>
@@ -11,15 +11,15 @@ LowerOptions lowering_of(const Plan& plan);
 
 struct StepProgram {
   bool gathers_outputs = false;
-  // Evaluates this many microbatches. Without a value, the program is a training step.
+  // Number of microbatches to evaluate. Without a value, the program is a training step.
   std::optional<int> forwards = {};
   bool has_loss = true;  // false: the program only returns outputs
-  // Only the update by a caller's optimizer, for steps that end with gradients.
+  // True for only the weight update, after steps that end with gradients.
   bool update_only = false;
   friend bool operator==(const StepProgram&, const StepProgram&) = default;
 };
 
-// Does not verify the program. Uses only the plan's schedule, partition and Plan::program.mesh.
+// Returns an unverified program. Uses only the plan's schedule, partition and Plan::program.mesh.
 Program step_program(const Plan& plan, const StepProgram& which);
 Program proven_step_program(const Plan& plan, const StepProgram& which);
 

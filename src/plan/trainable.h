@@ -9,8 +9,9 @@
 
 namespace sluice::detail {
 
-// Freezes parameters unless one of their uses matches a pattern, and updates the layers' costs.
-// Throws Error(kUsage) if the list is empty or a pattern matches nothing.
+// Freezes all parameters except those that `patterns` match. A tied parameter is trained if any of
+// its uses matches. Updates the layers' costs. Throws Error(kUsage) if `patterns` is empty or one
+// matches nothing.
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
 // Throws Error(kUsage) if a pattern matches no known parameter.
@@ -24,10 +25,11 @@ void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares = {});
 
 void require_something_to_train(const ModelSpec& model);
 
-// One per stage. Empty if every stage needs its full backward.
+// Returns the backward of each stage, or an empty list if every stage needs its full backward.
 std::vector<StageBackward> backwards_of(const Partition& partition);
 
-// Removes the input gradient's cost from B of stages before which nothing trains.
+// Removes the input gradient's cost from the backward of stages with only frozen parameters before
+// them.
 Costs drop_frozen_costs(Costs costs, const Partition& partition);
 
 std::vector<std::string> frozen_notes(const Partition& partition);
