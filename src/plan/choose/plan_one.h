@@ -1,4 +1,4 @@
-// Plans a single candidate.
+// Plans a single candidate schedule.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sluice::detail {
 
-// No cut of a candidate fits into memory_per_rank. Sizes are in bytes.
+// Error if no way to cut the model under a schedule fits into memory_per_rank. Sizes are in bytes.
 class NoCutFits : public Error {
  public:
   NoCutFits(std::int64_t smallest, std::int64_t limit);
@@ -18,22 +18,21 @@ class NoCutFits : public Error {
  private:
   std::int64_t smallest_;
 };
-// Returns an Error(kMemory).
 Error memory_error(const std::string& what, std::int64_t smallest, std::int64_t limit);
 
-// Throws RefusedSchedule with the first violation.
+// Throws RefusedSchedule with the first violation in `report`.
 void require_proof(const Program& program, VerifyReport report, const std::string& subject);
 
-// Places, cuts and schedules, but does not lower. Of the program, sets only the mesh. Throws
-// plan_pipeline()'s errors and NoCutFits.
+// Places stages, cuts the model and builds the schedule, but does not lower it to a program. Sets
+// Plan::program.mesh only. Throws plan_pipeline()'s errors and NoCutFits.
 Plan draft_one(Question& question, const Candidate& candidate);
 
-// Lowers, verifies and predicts, using each stage's StageContent::backward. Call it again if these
-// change. Throws plan_pipeline()'s errors.
+// Lowers the schedule to a program, verifies it and predicts time and memory. Call it again if any
+// StageContent::backward changes. Throws plan_pipeline()'s errors.
 Plan finish_plan(Plan plan);
 
-// Returns a draft on which the run calls finish_plan() once its modules exist. With "auto"
-// the plan is already complete. Throws plan_pipeline()'s errors.
+// Returns an unfinished plan. The run calls finish_plan() once its modules exist. With schedule
+// "auto" the plan is already finished. Throws plan_pipeline()'s errors.
 Plan draft_plan(ModelSpec model, const PipelineOptions& options);
 
 }  // namespace sluice::detail
