@@ -18,7 +18,7 @@
 namespace sluice::detail {
 namespace {
 
-// Builds a row. Chunks 0 and 1 are the rank's first and second stage.
+// Builds a rank's actions. Chunks 0 and 1 are its first and second stage.
 class DualPipeRow {
  public:
   DualPipeRow(const ScheduleShape& shape, int rank, std::vector<Action>& row)
@@ -31,7 +31,8 @@ class DualPipeRow {
     row_.push_back(Action::overlap(forward_part, next_backward(backward_chunk)));
   }
 
-  // If `split`, leaves the weight gradient to weight().
+  // If `split` is true, computes only the input gradient. weight() later computes the weight
+  // gradient.
   void backward(int chunk, bool split) {
     Action action = next_backward(chunk);
     if (split) {

@@ -15,8 +15,8 @@
 namespace sluice::detail {
 namespace {
 
-// Builds a row. Chunks 0 and 1 are the rank's first and second stage. The method requires 2p - 1
-// microbatches, so slots of missing ones stay empty.
+// Builds a rank's actions. Chunks 0 and 1 are its first and second stage. The method requires 2p -
+// 1 microbatches on p ranks. With fewer, the slots of missing ones stay empty.
 class ZbvRow {
  public:
   ZbvRow(const ScheduleShape& shape, int rank, std::vector<Action>& row)
@@ -74,7 +74,7 @@ Schedule build_zbv_zero_bubble(const ScheduleShape& shape) {
       row.forward(1);
       row.input_and_weight(1);
     }
-    // Gradients for other ranks come before weight gradients.
+    // Input gradients, which other ranks need, come before weight gradients.
     for (int i = 0; i < rank; ++i) {
       row.input(0);
       row.input(1);

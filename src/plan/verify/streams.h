@@ -12,9 +12,9 @@
 namespace sluice::detail {
 
 enum class Streams : std::uint8_t {
-  kNone,     // a SEND never blocks
-  kPerPair,  // one for both directions
-  kPerRank,  // one for all transfers; as strict as kPerPair or stricter
+  kNone,     // a SEND never waits
+  kPerPair,  // one per pair of ranks, for both directions
+  kPerRank,  // one per rank, for all its transfers; at least as strict as kPerPair
 };
 
 }  // namespace sluice::detail
