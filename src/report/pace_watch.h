@@ -1,5 +1,6 @@
-// Warns once, with possible reasons, if steps take another time than the plan expects. Compares the
-// median of every 50 steps after the first 5 with the expected time, and allows 15 %.
+// Warns once, with possible reasons, if steps take more or less time than the plan predicts.
+// Compares the median of every 50 steps, after the first 5, with the predicted time, and tolerates
+// 15 %.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,12 @@
 
 namespace sluice {
 
-// Counters since the machine started; 0 if unknown.
+// Counters since boot; 0 if unknown.
 struct MachineState {
-  double elapsed = 0;  // seconds
+  double elapsed = 0;  // seconds since boot
   int cores = 1;
-  double busy = 0;  // processor seconds of all programs
-  double own = 0;   // of this run
+  double busy = 0;  // CPU seconds of all programs
+  double own = 0;   // CPU seconds of this run
   double stolen = 0;
   std::int64_t swapped_pages = 0, major_faults = 0;
   double clock_mhz = 0;
@@ -27,7 +28,7 @@ class PaceWatch {
   static constexpr int kWarmUp = 5, kWindow = 50;
   static constexpr double kTolerance = 0.15;
 
-  // `expected`: seconds per step.
+  // `expected` is in seconds per step.
   explicit PaceWatch(double expected) : expected_(expected) {}
 
   bool add(double seconds);

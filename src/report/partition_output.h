@@ -1,4 +1,5 @@
-// `shapes` has one entry per stage, or is empty if microbatch sizes are unknown.
+// Prints a partition. `shapes` has one entry per stage, or is empty if microbatch sizes are
+// unknown.
 #pragma once
 
 #include <string>

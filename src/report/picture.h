@@ -1,5 +1,5 @@
-// Pictures of schedules: one lane per rank, time from left to right. They are identical on every
-// machine and load nothing.
+// Pictures of schedules: one lane per rank, time from left to right. Their files are identical on
+// every machine and load nothing.
 #pragma once
 
 #include <array>
@@ -25,39 +25,40 @@ struct Picture {
   std::string title, subtitle;
   Simulation simulation;
   TimeBasis basis;
-  // By rank: live activations. An activation is live until its backward has finished.
+  // [rank]: activations in memory over time, each until its backward has finished.
   std::vector<std::vector<LivePoint>> live = {};
   bool live_in_bytes = false;
-  // By rank: index of the first action of each pair.
+  // [rank]: index of the first action of each overlapped pair.
   std::vector<std::vector<int>> pairs = {};
   bool critical_path = false;
-  // Pictures with the same values can be compared. 0: automatic. The width is in pixels.
+  // End of the time axis and width in pixels; 0: automatic. Give pictures the same values to
+  // compare them.
   double axis_end = 0, lane_width = 0;
-  // Set for a refused program.
+  // Violations that verify() found, for an invalid program.
   std::vector<Violation> violations = {};
 };
 
-// Scales all times to a step of `makespan`, in `unit`.
+// Scales all times so that the step takes `makespan`, in `unit`.
 void stretch(Picture& picture, double makespan, const std::string& unit);
 
 Picture picture_of(const std::string& title, const Program& program, const Simulation& simulation,
                    const Costs& costs, const TimeBasis& basis);
 std::vector<std::vector<int>> pairs_of(const Program& program, const Simulation& simulation);
-// Every instruction takes one slot.
+// Draws an invalid program. Every instruction takes one slot.
 Picture picture_of_refused(const std::string& title, const Program& program,
                            const VerifyReport& report);
 
-// With several thousand actions, each pixel column shows only one.
+// Returns an SVG. With several thousand actions, each pixel column shows only one.
 std::string picture_svg(const Picture& picture);
 std::string picture_html(const Picture& picture);
-// Chrome's trace format. Units other than seconds are shown as milliseconds.
+// Returns Chrome's trace format. Units other than seconds are shown as milliseconds.
 std::string picture_trace(const Picture& picture);
-// The file's ending selects SVG, HTML or trace. Throws Error(kUsage) naming `option` for other
-// endings.
+// Returns SVG, HTML or trace, by the ending of `file`. Throws Error(kUsage) naming `option` for
+// other endings.
 std::string picture_as(const std::string& file, const Picture& picture, const std::string& option);
 void require_picture_ending(const std::string& file, const std::string& option);
 
-// Live activations over time, in bytes if the costs have any, otherwise as a count.
+// Returns activations in memory over time, in bytes if the costs have sizes, otherwise as a count.
 std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs);
 bool knows_bytes(const Costs& costs);
 
@@ -66,7 +67,7 @@ Json timeline_json(const Program& program, const Simulation& simulation, const C
 namespace detail {
 
 using Rgb = std::array<int, 3>;
-// At least 50 apart in CIELAB, 30 for protan and deutan eyes, 25 for tritan eyes.
+// Colours at least 50 apart in CIELAB, 30 for protan and deutan eyes, 25 for tritan eyes.
 const std::vector<std::pair<ActionKind, Rgb>>& picture_colors();
 
 }  // namespace detail
