@@ -16,7 +16,6 @@ enum class Target { kNone, kStage, kGroup };
 
 enum class Microbatch { kNone, kOptional, kRequired };
 
-// An action's text is {target}{word}{microbatch}, such as "2SEND_F0".
 struct Spelling {
   ActionKind kind;
   std::string_view word;

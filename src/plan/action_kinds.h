@@ -29,7 +29,7 @@ inline bool is_send(ActionKind kind) {
 inline bool is_recv(ActionKind kind) {
   return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
 }
-// Returns the kind of value that a transfer moves, or that F, B and I read and write.
+// Returns the kind of value that a transfer moves, or that F, B and I compute.
 inline ChannelKind channel_kind_of(ActionKind kind) {
   const bool is_activation = kind == ActionKind::kForward || kind == ActionKind::kSendForward ||
                              kind == ActionKind::kRecvForward;
@@ -42,7 +42,7 @@ inline bool names_stage(ActionKind kind) {
          kind == ActionKind::kUpdate || kind == ActionKind::kPartialNorm;
 }
 
-// True for a collective between pipeline ranks. False for one between replicas.
+// True for collectives between pipeline ranks, not for those between replicas.
 inline bool is_collective(ActionKind kind) { return is_post(kind) && axes_of(kind).has(Axis::kPp); }
 
 }  // namespace sluice::detail

@@ -6,8 +6,7 @@
 
 namespace sluice::detail {
 
-// Returns the number of elements per owner. Parameters are divided in blocks of 16384 elements, so
-// smaller parameters stay whole.
+// Returns elements per owner. Parameters are divided in blocks of 16384 elements.
 std::vector<std::int64_t> block_shares(const std::vector<std::int64_t>& sizes, int num_owners);
 
 }  // namespace sluice::detail

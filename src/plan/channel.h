@@ -1,5 +1,5 @@
-// Names a FIFO of messages between two ranks. Depending on the transport, activations and gradients
-// have separate FIFOs or share one.
+// Names a FIFO between two ranks. Depending on the transport, activations and gradients have
+// separate FIFOs or share one.
 #pragma once
 
 #include <array>

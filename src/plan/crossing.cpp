@@ -1,5 +1,5 @@
-// Finds the values that must cross a cut between layers: those written before it, and read after it
-// before they are overwritten.
+// A value crosses a cut between layers if it is written before the cut, and read after it before it
+// is overwritten.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -13,8 +13,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Numbers the values in the order of their first writes. Checks that each is written before it is
-// read.
+// Numbers values by their first write. Throws if one is read before.
 std::map<std::string, std::size_t> number_writes(const std::vector<LayerNames>& layers,
                                                  const std::set<std::string>& batch,
                                                  const Names& final_outputs) {

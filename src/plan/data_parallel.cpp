@@ -142,7 +142,7 @@ bool sums_in_shards(const DataParallel& options) {
 
 void require_replicas(const DataParallel& options, int num_microbatches) {
   require_degree(options.degree);
-  // ZeRO-3 reduces accumulated gradients once per step. Reducing each microbatch's gradients would
+  // ZeRO-3 reduces accumulated gradients once per step. Reducing those of each microbatch would
   // save no memory and multiply the traffic.
   if (options.zero3 && options.per_microbatch) {
     refuse(std::string(kZero3) + " and " + kPerMicrobatch + " exclude each other", kPerMicrobatch,

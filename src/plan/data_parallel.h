@@ -9,8 +9,7 @@
 namespace sluice::detail {
 
 // True if replicas' gradients are summed in the fixed order of shard_tree.h. False if the
-// communication backend chooses the order, or if every microbatch's gradients are reduced
-// separately.
+// communication backend chooses the order, or if each microbatch's gradients are reduced.
 bool sums_in_shards(const DataParallel& options);
 
 // Throws Error(kUsage) if the options contradict each other, the number of microbatches, or the
@@ -21,8 +20,8 @@ std::vector<std::string> check_data_parallel(const DataParallel& options, const 
 void require_replicas(const DataParallel& options, int num_microbatches);
 
 // Replicas lie along mesh axis dp_shard if parameters are sharded, otherwise along dp_replicate.
-// Throws Error(kUsage) if there are too many ranks, or unless `rank_order` names each of pp and dp,
-// or of pp, dp, cp and tp, once.
+// Throws Error(kUsage) for too many ranks, or unless `rank_order` names each of pp and dp, or of
+// pp, dp, cp and tp, once.
 Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order,
              const TensorParallel& shares = {});
 

@@ -35,7 +35,7 @@ struct Fault {
   std::int64_t ms = 1000;
   bool busy = false;
   std::int64_t times = 1;
-  bool always = false;  // also after a restart of the run
+  bool always = false;  // also after a restart
 
   // Whether `part` can have this fault. kNan needs a forward or backward, kCorrupt a send.
   bool can_meet(const Action& part) const;
@@ -44,10 +44,8 @@ struct Fault {
                const Action& part) const;
 };
 
-// Throws Error(kUsage) for malformed or impossible faults.
 std::vector<Fault> parse_faults(std::string_view text);
 
-// Returns "kill at rank 1, step 3, instruction 12".
 std::string to_text(const Fault& fault);
 
 }  // namespace sluice

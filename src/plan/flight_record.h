@@ -1,4 +1,4 @@
-// Reads and writes the file rank_N.json, which records the latest instructions of a rank
+// The file rank_N.json, which records a rank's latest instructions
 // (docs/failures.md#flight-records). Indices in a parsed record are valid. Entries are in the order
 // of their start, and only the last may be running or waiting.
 #pragma once
@@ -26,7 +26,7 @@ struct FlightEntry {
   FlightState state = FlightState::kRunning;
   double start = 0;        // seconds since 1970
   double seconds = 0;      // from start to end, or to the time of the record
-  double waited = 0;       // part of `seconds` spent waiting for other ranks
+  double waited = 0;       // part of `seconds` spent waiting for ranks
   std::int64_t bytes = 0;  // sent or received
   int peer = -1;           // rank at the other end of a SEND or RECV
   // The RECVs and collectives for which this instruction waits, or waited when it failed.
@@ -82,7 +82,6 @@ std::optional<int> rank_of_flight_file(std::string_view name);
 std::string flight_json(const FlightRecord& record);
 
 inline constexpr std::size_t kMaxFlightFile = std::size_t{32} << 20;
-// Throws Error(kInput) for an invalid record.
 FlightRecord parse_flight_record(std::string_view text, const std::string& file_name);
 FlightRecord read_flight_record(const std::string& path);
 

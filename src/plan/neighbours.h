@@ -9,13 +9,11 @@
 
 namespace sluice::detail {
 
-// True if the two stages exchange messages, because they are on different ranks.
 inline bool exchanges(const Program& program, int stage, int neighbour) {
   const int here = program.stage_map.rank_of(stage), there = program.stage_map.rank_of(neighbour);
   return here >= 0 && there >= 0 && here != there;
 }
 
-// Returns the stage at the other end of the transfer, or Flow::kNone.
 inline int peer_stage(const Program& program, const Action& transfer) {
   const ChannelKind kind = channel_kind_of(transfer.kind);
   return is_send(transfer.kind)
@@ -30,7 +28,7 @@ inline Channel channel_of(const Program& program, const Action& transfer) {
   return is_send(transfer.kind) ? Channel{here, there, kind} : Channel{there, here, kind};
 }
 
-// Returns the matching transfer at the other end: for a stage's SEND_F, the next stage's RECV_F.
+// Returns the matching transfer: for a stage's SEND_F, the next stage's RECV_F.
 inline Action counterpart(const Program& program, const Action& transfer) {
   const auto other = [&](ActionKind kind) {
     return Action::make(kind, peer_stage(program, transfer), transfer.microbatch);
@@ -47,18 +45,17 @@ inline Action counterpart(const Program& program, const Action& transfer) {
   }
 }
 
-// Collectives are numbered: first each tie group's REDUCE_TIED, then REDUCE_LOSS, GATHER_OUTPUTS
-// and REDUCE_NORM. An unknown tie group has number -1.
+// Numbers collectives: each tie group's REDUCE_TIED, then REDUCE_LOSS, GATHER_OUTPUTS and
+// REDUCE_NORM. An unknown tie group has number -1.
 inline int num_collectives(const Program& program) {
   return static_cast<int>(program.tie_groups.size()) + 3;
 }
 int number_of(const Program& program, const Action& collective);
-// Returns the collective's ranks, ascending. Precondition: number_of(program, collective) is not
-// -1.
+// Returns the collective's ranks, ascending. Precondition: its number is not -1.
 std::vector<int> members_of(const Program& program, const Action& collective);
 
-// True if instruction `user` must wait for `post`, an earlier asynchronous transfer or collective
-// (or PARTIAL_NORM) of the same rank.
+// True if `user` must wait for `post`, an earlier asynchronous transfer or collective (or
+// PARTIAL_NORM) of the same rank.
 bool uses(const Program& program, const Action& user, const Action& post);
 
 bool holds_transfers(const Program& program);

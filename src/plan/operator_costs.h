@@ -1,5 +1,4 @@
-// Computes a layer's memory and FLOPs from its operators, depending on which parameters are
-// trained.
+// Computes a layer's memory and FLOPs from its operators.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +26,11 @@ enum class Needed : std::uint8_t {
   kFrozen  // it has a backward, but no weight trains
 };
 
-// Memory of an operator. A tensor-parallel rank needs all of `bytes`, but only its share of
-// `columns` and `rows`.
+// A tensor-parallel rank needs all of `bytes`, but only its share of `columns` and `rows`.
 struct OperatorBytes {
   ShapePolynomial LayerCost::*field = nullptr;
   Needed needed = Needed::kBackward;
-  // A layer's entries of the same name share memory, so only the largest of them counts.
+  // Entries of one name share memory, so only a layer's largest counts.
   std::string name;
   ShapePolynomial bytes = {};
   ShapePolynomial columns = {};  // divided with attention heads, MLP width or vocabulary
@@ -45,7 +43,7 @@ struct Operator {
   std::vector<std::string> weights;  // name patterns, without the layer's prefix
   ShapePolynomial forward_flops, input_flops, weight_flops;
   bool of_heads = false;  // divided like the attention heads, although it has no weights
-  // Whether LibTorch's own matrix product or norm is used, for LayerShare::early_matrices.
+  // Whether this is LibTorch's own matrix product or norm. LayerShare::early_matrices needs it.
   enum class Plain : std::uint8_t { kNo, kMatrix, kNorm } plain = Plain::kNo;
   double casted_weights = 0;
   std::vector<OperatorBytes> bytes;
@@ -69,8 +67,8 @@ struct LayerShare {
   bool early_matrices = false, early_norms = false;
 };
 
-// `trains` returns whether a parameter, named without the layer's prefix, is trained. `flows` is
-// true if the layer's input needs a gradient.
+// `trains` returns whether a parameter (without the layer's prefix) is trained. `flows`: the
+// layer's input needs a gradient.
 LayerCost cost_of(const LayerOperators& operators,
                   const std::function<bool(const std::string&)>& trains, bool flows,
                   const LayerShare& share = {});

@@ -10,8 +10,7 @@
 
 namespace sluice::detail {
 
-// Each words_of() returns the spellings of an enumeration. The argument's type selects it and its
-// value is unused.
+// Returns the spellings of the enumeration that is the argument's type.
 const Words<OptimizerKind>& words_of(OptimizerKind);
 const Words<Decay>& words_of(Decay);
 const Words<GradientScale::Kind>& words_of(GradientScale::Kind);  // kDivisor has no spelling

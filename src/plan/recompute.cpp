@@ -80,12 +80,12 @@ ShapePolynomial bytes_of(const ValueSpec& value) {
   return lengths == 1 ? ShapePolynomial{.per_token = count} : ShapePolynomial{.per_pair = count};
 }
 
-// With recomputation, a layer keeps only its inputs until its backward starts.
+// With recomputation, a layer keeps only its inputs until its backward.
 LayerCost cost_of_running_twice(const LayerInfo& layer,
                                 const std::map<std::string, ShapePolynomial>& values) {
   LayerCost cost = layer.cost;
   if (cost.after_forward == ShapePolynomial()) return cost;
-  if (layer.role == LayerRole::kHead) {  // a head keeps only its input even without recomputation
+  if (layer.role == LayerRole::kHead) {
     for (const ValueSpec& value : layer.writes)
       cost.on_entry = ShapePolynomial::sum(cost.on_entry, bytes_of(value));
     return cost;

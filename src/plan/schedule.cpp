@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// Limits a schedule's size. Without it, a typo could take minutes and fill the memory.
+// Without this limit, a typo could take minutes and fill the memory.
 constexpr std::int64_t kMaxForwards = std::int64_t{1} << 22;
 
 // Published schedules that sluice does not support, with the closest one that it does.

@@ -34,8 +34,7 @@ class CsvReader {
   std::vector<std::vector<Action>> read_rows() {
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
-    // Blank lines at the end come from editors, so ignore them. Elsewhere, a blank line is a rank
-    // without actions.
+    // Editors add blank lines at the end. Elsewhere, a blank line is a rank without actions.
     const std::size_t last = text_.find_last_not_of(" \t\r\n");
     const std::size_t line_end =
         last == std::string_view::npos ? 0 : text_.find_first_of("\r\n", last);
@@ -137,7 +136,7 @@ void require_plausible(const Extent& extent, const std::string& file) {
   }
 }
 
-// Assigns each stage to the rank that computes it, not to one that only transfers its values.
+// A stage belongs to the rank that computes it, not to one that only transfers its values.
 std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& rows, int num_stages) {
   std::vector<int> stage_to_rank(static_cast<std::size_t>(num_stages), -1);
   for (const bool computing : {true, false}) {

@@ -20,7 +20,7 @@
 
 namespace sluice::detail {
 
-// The shards from `begin` to before `end`.
+// Shards [begin, end).
 struct ShardRange {
   int begin = 0;
   int end = 0;
@@ -36,13 +36,13 @@ ShardRange shards_of_replica(int replica, int degree, int num_shards);
 // range.end <= num_shards.
 std::vector<ShardRange> largest_subtrees(ShardRange range, int num_shards);
 
-// Returns how often to add the two latest sums after pushing `subtree`'s sum on a stack that holds
+// Returns how often to add the two latest sums after pushing `subtree`'s on a stack that holds
 // those of [owned.begin, subtree.begin). Precondition: `subtree` is a subtree of [0, num_shards)
 // within `owned`.
 int num_additions_after(ShardRange subtree, ShardRange owned, int num_shards);
 
-// Returns the most gradient sums that a replica holds at once: the shard's running sum and the
-// stack. Precondition: `owned` is not empty.
+// Returns the most gradient sums that a replica holds at once: the current shard's and the stack.
+// Precondition: `owned` is not empty.
 int max_held_sums(ShardRange owned, int num_shards);
 
 }  // namespace sluice::detail

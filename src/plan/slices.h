@@ -11,7 +11,7 @@
 
 namespace sluice::detail {
 
-// A tensor's elements from `begin` to before `end` along a dimension.
+// Elements [begin, end) along a dimension.
 struct Cut {
   std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end - begin; }
@@ -20,9 +20,8 @@ struct Cut {
 
 Cut cut_of(std::int64_t length, const SliceRange& slices);
 
-// A parameter's sections (such as fused Q, K and V) are each divided into slices. Returns the
-// elements of `slices` in each section. Throws Error(kUsage) naming `name` if they do not fit the
-// shape.
+// A parameter's sections (such as fused Q, K and V) are each divided into slices. Returns where
+// `slices` are in each section. Throws Error(kUsage) naming `name` if they do not fit the shape.
 std::vector<Cut> cuts_of(const std::vector<std::int64_t>& shape, const ParameterSplit& split,
                          const SliceRange& slices, const std::string& name);
 
@@ -34,14 +33,11 @@ std::vector<std::int64_t> sliced_shape(const std::vector<std::int64_t>& shape,
 // equals num_slices, or is a power of two that divides it. Precondition: both are positive.
 bool may_share(int degree, int num_slices);
 
-// Precondition: may_share(options.degree, number of slices).
 SliceRange slices_of(int coordinate, const TensorParallel& options);
 
-// Throws Error(kUsage) unless degree and number of slices are in range and may_share() is true.
 void check_tensor_parallel(const TensorParallel& options);
 
-// Throws Error(kUsage) unless the number of slices divides `units`, the number of heads or other
-// parts that must stay whole.
+// Throws Error(kUsage) unless the number of slices divides `units`, such as the number of heads.
 void require_whole_units(const TensorParallel& options, std::int64_t units,
                          const std::string& what);
 

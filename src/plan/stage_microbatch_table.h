@@ -1,8 +1,7 @@
 // Holds a value for every stage and microbatch.
 //
-// The table is dense if the program has about as many instructions as the table has entries.
-// Otherwise it keeps only entries that were set, so that a short file with large numbers cannot
-// fill the memory.
+// The table is dense if the program has about as many instructions. Otherwise it keeps only entries
+// that were set, so that a short file with large numbers cannot fill the memory.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +42,7 @@ class StageMicrobatchTable {
     return found == sparse_.end() ? nothing : found->second;
   }
 
-  // Calls visit() for every entry, ascending. A sparse table has only entries that were set.
+  // Visits entries in ascending order. A sparse table has only entries that were set.
   template <typename Visit>
   void for_each(Visit&& visit) const {
     StageMicrobatch at{0, 0};

@@ -11,7 +11,7 @@ LowerOptions lowering_of(const Plan& plan);
 
 struct StepProgram {
   bool gathers_outputs = false;
-  // Number of microbatches to evaluate. Without a value, the program is a training step.
+  // Number of microbatches to evaluate. If unset, the program is a training step.
   std::optional<int> forwards = {};
   bool has_loss = true;  // false: the program only returns outputs
   // True for only the weight update, after steps that end with gradients.
@@ -19,7 +19,7 @@ struct StepProgram {
   friend bool operator==(const StepProgram&, const StepProgram&) = default;
 };
 
-// Returns an unverified program. Uses only the plan's schedule, partition and Plan::program.mesh.
+// Does not verify the program. Uses only the plan's schedule, partition and Plan::program.mesh.
 Program step_program(const Plan& plan, const StepProgram& which);
 Program proven_step_program(const Plan& plan, const StepProgram& which);
 

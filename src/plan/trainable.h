@@ -9,12 +9,10 @@
 
 namespace sluice::detail {
 
-// Freezes all parameters except those that `patterns` match. A tied parameter is trained if any of
-// its uses matches. Updates the layers' costs. Throws Error(kUsage) if `patterns` is empty or one
-// matches nothing.
+// Freezes all parameters that no pattern matches in any of their uses, and updates the layers'
+// costs. Throws Error(kUsage) if `patterns` is empty or one matches nothing.
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Throws Error(kUsage) if a pattern matches no known parameter.
 void require_no_decay(const ModelSpec& model, const std::vector<std::string>& patterns);
 
 // Freezes the layers whose names match, even if their parameters are not known yet. Throws
@@ -25,7 +23,7 @@ void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares = {});
 
 void require_something_to_train(const ModelSpec& model);
 
-// Returns the backward of each stage, or an empty list if every stage needs its full backward.
+// Returns an empty list if every stage needs its full backward.
 std::vector<StageBackward> backwards_of(const Partition& partition);
 
 // Removes the input gradient's cost from the backward of stages with only frozen parameters before

@@ -14,8 +14,7 @@ constexpr int kFinished = std::numeric_limits<int>::max();
 
 std::vector<WaitGraph::Stuck> WaitGraph::find_circles() const {
   const int num_ranks = static_cast<int>(waits_.size());
-  using Sleeper =
-      std::pair<int, int>;  // {index of the instruction that the rank waits for, the waiting rank}
+  using Sleeper = std::pair<int, int>;  // {index of the awaited instruction, waiting rank}
   using Sleepers = std::priority_queue<Sleeper, std::vector<Sleeper>, std::greater<>>;
   std::vector<Sleepers> sleepers(waits_.size());  // [rank]: ranks that wait for it
   std::vector<std::size_t> passed(waits_.size(), 0);

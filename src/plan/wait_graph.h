@@ -1,4 +1,4 @@
-// Detects deadlocks between ranks, where instructions of one rank wait for instructions of others.
+// Detects deadlocks between ranks that wait for each other's instructions.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ class WaitGraph {
     int rank = 0, index = 0;              // an instruction that never starts
     int other_rank = 0, other_index = 0;  // the instruction for which it waits
   };
-  // Returns the ranks that wait for each other in cycles, one cycle after another. Leaves out ranks
-  // that only wait for a cycle. Takes O(waits log ranks).
+  // Returns the ranks of each cycle, one cycle after another, without ranks that only wait for a
+  // cycle. Takes O(waits log ranks).
   std::vector<Stuck> find_circles() const;
 
  private:

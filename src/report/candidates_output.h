@@ -28,7 +28,7 @@ std::string candidates_text(const std::vector<ScheduleCandidate>& candidates,
                             const TimeBasis& basis, int width);
 Json candidates_json(const std::vector<ScheduleCandidate>& candidates);
 
-// Schedules that were compared, fastest first and unusable ones last.
+// Fastest first, unusable ones last.
 struct Comparison {
   std::vector<ScheduleCandidate> candidates;  // the fastest is marked `taken`
   std::optional<std::size_t> asked;           // index of the configured schedule

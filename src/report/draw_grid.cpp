@@ -86,7 +86,7 @@ std::vector<Row> lay_out(const Simulation& simulation) {
   return rows;
 }
 
-// Returns the columns per slot, so that the longest text and a gap fit.
+// Fits the longest text and a gap.
 std::int64_t slot_columns(const std::vector<Row>& rows) {
   std::int64_t columns = 2;
   for (const Row& row : rows) {
@@ -115,7 +115,7 @@ Window make_window(const std::vector<Row>& rows, std::int64_t columns, std::int6
   return window;
 }
 
-// Draws slots from `begin` to before `end`. An action that starts before `begin` has no text.
+// An action that starts before slot `begin` is drawn without its text.
 std::string draw_slots(const Row& row, std::int64_t begin, std::int64_t end, std::int64_t columns,
                        bool color) {
   std::string line;

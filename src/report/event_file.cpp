@@ -51,8 +51,7 @@ std::string scalar(const std::string& tag, double value) {
                             little_endian(std::bit_cast<std::uint32_t>(static_cast<float>(value))));
 }
 
-// Adds a number, or the members of a list or object, whose tags get the suffix "/rank_N" or
-// "/NAME".
+// Tags of list elements get the suffix "/rank_N", those of object members "/NAME".
 void add_scalars(const std::string& tag, const Json& value, std::string& summary) {
   if (value.is_number()) {
     summary += scalar(tag, value.number());

@@ -16,12 +16,12 @@ struct EventFile {
 std::string event_file_path(const std::string& folder);
 
 // `wall_end`: when the last step ended, in seconds since 1970. Throws Error(kInput) if the file is
-// unreadable, empty or damaged. The last line may be incomplete.
+// unreadable, empty or damaged, but accepts an incomplete last line.
 EventFile events_of_metrics(const std::string& path, double wall_end);
 
 namespace detail {
 
-// Returns the CRC-32C checksum (Castagnoli; RFC 3720, B.4).
+// CRC-32C (Castagnoli; RFC 3720, B.4).
 std::uint32_t crc32c(std::string_view bytes);
 // Returns a record: its length, the length's masked checksum, the payload and its masked checksum
 // (tensorflow/core/lib/io/record_writer).

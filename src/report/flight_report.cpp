@@ -42,7 +42,7 @@ std::string list_of(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + join(names, ", ");
 }
 
-// Returns the instruction that the rank runs, or null if it is between two.
+// Returns null if the rank is between two instructions.
 const FlightEntry* current(const FlightRecord& record) {
   if (!record.in_pass || record.entries.empty()) return nullptr;
   const FlightEntry& last = record.entries.back();
@@ -91,8 +91,7 @@ class Alignment {
     }
     add_failure();
     add_missing();
-    // The most likely cause comes first. Ranks with different programs explain all other
-    // mismatches.
+    // Different programs explain all other mismatches, so they come first.
     std::stable_sort(report_.mismatches.begin(), report_.mismatches.end(),
                      [](const FlightMismatch& a, const FlightMismatch& b) {
                        return std::pair(order_of(a.kind), -a.waited) <
@@ -121,7 +120,7 @@ class Alignment {
     return found == by_rank_.end() ? nullptr : found->second;
   }
 
-  // Of several mismatches of one kind and rank, keeps the one with the longest wait.
+  // Keeps one mismatch per kind and rank, that with the longest wait.
   void add(MismatchKind kind, int rank, std::string text, double waited) {
     for (FlightMismatch& known : report_.mismatches) {
       if (known.kind != kind || known.rank != rank) continue;
@@ -219,8 +218,8 @@ class Alignment {
     const double waited = current(first)->waited;
     while (true) {
       if (const auto seen = std::find(path.begin(), path.end(), at->rank); seen != path.end()) {
-        // Not a real cycle if a rank failed: ranks give up at different moments, so their records
-        // may disagree on who had arrived.
+        // Ranks give up at different moments, so their records may disagree on who had arrived.
+        // Such a cycle is no cause.
         if (std::any_of(seen, path.end(), [&](int rank) {
               const FlightEntry& entry = *current(*find_rank(rank));
               return !entry.call.empty() && entry.state == FlightState::kFailed;
@@ -312,8 +311,7 @@ class Alignment {
     return members;
   }
 
-  // For an instruction that waits in a collective call. The record lists the ranks that have not
-  // arrived.
+  // For an instruction in a collective call, whose missing ranks the record lists.
   const FlightRecord* look_at_call(const FlightRecord& record, const FlightEntry& entry,
                                    double waited) {
     const std::string waiting = formatted("{} waits {} s in instruction {} '{}' of step {}, in {}",

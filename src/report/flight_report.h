@@ -1,5 +1,5 @@
 // Compares the flight records of all ranks, to find the rank that caused a hang. Only ranks in the
-// same pass (n-th program run) are comparable. Follows each wait from rank to rank until it finds a
+// same pass (n-th program run) are comparable. Follows waits from rank to rank until it finds a
 // rank that does not wait, or a cycle.
 #pragma once
 
@@ -40,8 +40,8 @@ struct FlightReport {
   std::vector<std::string> notes;
 };
 
-// Needs at least one record. Ignores records of older runs, so their ranks count as missing. Throws
-// Error(kInput) if records contradict each other.
+// Needs at least one record. Ignores records of older runs. Throws Error(kInput) if records
+// contradict each other.
 FlightReport align_flight_records(std::vector<FlightRecord> records);
 
 std::string describe(const FlightReport& report, int width);

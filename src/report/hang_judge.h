@@ -1,6 +1,5 @@
-// Decides that a rank hangs: it does not wait for another rank, and its instruction takes much
-// longer than before. The expected time is the longest that this kind of instruction has taken on
-// its stage.
+// Decides that a rank hangs: it waits for no other rank, and its instruction takes much longer than
+// expected, which is the longest that this kind has taken on its stage.
 #pragma once
 
 #include <chrono>
@@ -18,7 +17,8 @@ struct HangLimits {
   using Duration = std::chrono::steady_clock::duration;
   // Time beyond the expected until the rank counts as hung, and until the run is ended.
   Duration named{std::chrono::seconds(5)}, ended{std::chrono::seconds(100)};
-  // The same two limits for instructions that have not run before.
+  // For instructions that have not run before: assumed expected time, and time until the run is
+  // ended.
   Duration floor{std::chrono::seconds(60)}, ended_unknown{std::chrono::seconds(300)};
 };
 

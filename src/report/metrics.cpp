@@ -28,8 +28,7 @@ std::string printed(const char* format, double value) {
   return text;
 }
 
-// A number in the line. If the line is too long, fields with the largest `least_needed` are omitted
-// first.
+// If the line is too long, fields with the largest `least_needed` are omitted first.
 struct Field {
   const char* name;
   std::string value, shorter;

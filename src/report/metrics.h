@@ -17,7 +17,7 @@ struct RankSeconds {
 
 struct StepMetrics {
   std::int64_t step = 0, num_steps = 0;
-  double loss = 0;       // mean per token that counts towards the loss, in nats
+  double loss = 0;       // mean per token, in nats
   double grad_norm = 0;  // before clipping
   double lr = 0;
   std::int64_t tokens = 0;  // tokens that count towards the loss
@@ -41,12 +41,12 @@ double bubble_fraction(double compute_seconds_of_all_ranks, int num_ranks, doubl
 
 std::string to_json(const StepMetrics& metrics);
 
-// Parses to_json()'s text. Missing keys are 0. Returns nothing for a malformed line.
+// Missing keys are 0. Returns nothing for a malformed line.
 std::optional<StepMetrics> parse_metrics(std::string_view line);
 
 // Returns "step: 12/1000 loss: 3.2104 grad_norm: 0.9113 lr: 3.0e-04 tps: 2,449 bubble: 7.1% mem:
-// 0.52GiB ms: 836". mem is the rank with the most. `width`: columns of the terminal; 0: none. If
-// too long, the line omits the least important fields.
+// 0.52GiB ms: 836". mem is the largest of all ranks. `width`: columns of the terminal, or 0. A long
+// line omits the least important fields.
 std::string to_line(const StepMetrics& metrics, bool color, int width = 0);
 
 // Returns "45s", "3m07s", "2h05m" or "1d03h".

@@ -30,7 +30,7 @@ struct EarlierLines {
 
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 
-// Returns nothing for a damaged line. After a power failure it may be zeros.
+// Returns nothing for a damaged line, such as zeros after a power failure.
 std::optional<std::int64_t> step_of_line(std::string_view line, const std::string& file) {
   try {
     const Json object = parse_strict_json(line, file);
@@ -143,7 +143,7 @@ MetricsFile::~MetricsFile() { close(descriptor_); }
 void MetricsFile::append(const StepMetrics& metrics) {
   const std::string line = to_json(metrics) + "\n";
   if (const int failed = write_all(descriptor_, line)) {
-    // Remove the partial line. If that fails too, the first error is the one to report.
+    // If this fails too, the first error is the one to report.
     [[maybe_unused]] const int cut = ftruncate(descriptor_, size_);
     throw write_error(path_, failed);
   }

@@ -14,11 +14,9 @@ class MetricsFile {
   static std::string path_in(const std::string& folder);
   // In bytes. Parameter norms of a large model take a few hundred kilobytes.
   static constexpr std::size_t kLongestLine = std::size_t{64} << 20;
-  // Throws Error(kUsage) if a folder has the file's name.
   static void require_free_place(const std::string& folder);
-  // Atomically replaces the file, for a run that resumes after last_step. Keeps complete lines up
-  // to last_step, and warns about dropped ones. On Error(kUsage) the old file stays. Not
-  // thread-safe.
+  // Atomically replaces the file. Keeps complete lines up to last_step, and warns about dropped
+  // ones. On Error(kUsage) the old file stays. Not thread-safe.
   explicit MetricsFile(const std::string& folder, std::int64_t last_step = 0);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;

@@ -1,6 +1,5 @@
 // Warns once, with possible reasons, if steps take more or less time than the plan predicts.
-// Compares the median of every 50 steps, after the first 5, with the predicted time, and tolerates
-// 15 %.
+// Compares the median of every 50 steps, after the first 5, and tolerates 15 %.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ namespace sluice {
 
 // Counters since boot; 0 if unknown.
 struct MachineState {
-  double elapsed = 0;  // seconds since boot
+  double elapsed = 0;  // seconds
   int cores = 1;
   double busy = 0;  // CPU seconds of all programs
   double own = 0;   // CPU seconds of this run

@@ -1,5 +1,4 @@
-// Prints a partition. `shapes` has one entry per stage, or is empty if microbatch sizes are
-// unknown.
+// `shapes` has one entry per stage, or is empty if microbatch sizes are unknown.
 #pragma once
 
 #include <string>

@@ -70,7 +70,7 @@ bool has_dark_text(ActionKind kind) {
   return kind == ActionKind::kForward || kind == ActionKind::kBackwardInput;
 }
 
-// Times read from a file may be any number, so limit the share.
+// Times read from a file may be any number.
 double idle_share(const RankTimeline& rank, const Simulation& simulation) {
   const double busy = simulation.makespan > 0 ? rank.busy / simulation.makespan : 1;
   return std::isnan(busy) ? 0 : 1 - std::clamp(busy, 0.0, 2.0);
@@ -100,7 +100,7 @@ struct Lanes {
   bool texture = false;
   int label_every = 1;
 
-  // The makespan may be too small or too large to divide by, so try another order.
+  // The makespan may be too small or too large to divide by.
   double at(double time) const {
     if (!(makespan > 0)) return 0;
     const double scale = width / makespan;
@@ -293,7 +293,7 @@ class Drawing {
            "h-" + w + "z";
   }
 
-  // Draws one path per colour, and microbatch numbers where they fit.
+  // One path per colour, and microbatch numbers where they fit.
   std::string cells(const RankTimeline& of, std::size_t rank, double top) const {
     const std::map<int, int> places = places_of_stages(of);
     std::map<std::string, std::string> paths;
@@ -327,7 +327,7 @@ class Drawing {
     return text;
   }
 
-  // Actions read from a file may overlap. Starts each after the end of the one before.
+  // Actions read from a file may overlap, so cut them.
   static std::vector<TimedAction> in_turn(const RankTimeline& of) {
     std::vector<TimedAction> actions;
     double free = 0;

@@ -1,5 +1,5 @@
-// Pictures of schedules: one lane per rank, time from left to right. Their files are identical on
-// every machine and load nothing.
+// Pictures of schedules: one lane per rank, time from left to right. Files are identical on every
+// machine and load nothing.
 #pragma once
 
 #include <array>
@@ -25,16 +25,16 @@ struct Picture {
   std::string title, subtitle;
   Simulation simulation;
   TimeBasis basis;
-  // [rank]: activations in memory over time, each until its backward has finished.
+  // [rank]: activations in memory, each until its backward has finished.
   std::vector<std::vector<LivePoint>> live = {};
   bool live_in_bytes = false;
   // [rank]: index of the first action of each overlapped pair.
   std::vector<std::vector<int>> pairs = {};
   bool critical_path = false;
-  // End of the time axis and width in pixels; 0: automatic. Give pictures the same values to
-  // compare them.
+  // End of the time axis and width in pixels; 0: automatic. Pictures with equal values can be
+  // compared.
   double axis_end = 0, lane_width = 0;
-  // Violations that verify() found, for an invalid program.
+  // For an invalid program.
   std::vector<Violation> violations = {};
 };
 
@@ -44,21 +44,21 @@ void stretch(Picture& picture, double makespan, const std::string& unit);
 Picture picture_of(const std::string& title, const Program& program, const Simulation& simulation,
                    const Costs& costs, const TimeBasis& basis);
 std::vector<std::vector<int>> pairs_of(const Program& program, const Simulation& simulation);
-// Draws an invalid program. Every instruction takes one slot.
+// Every instruction takes one slot.
 Picture picture_of_refused(const std::string& title, const Program& program,
                            const VerifyReport& report);
 
-// Returns an SVG. With several thousand actions, each pixel column shows only one.
+// With several thousand actions, each pixel column shows only one.
 std::string picture_svg(const Picture& picture);
 std::string picture_html(const Picture& picture);
-// Returns Chrome's trace format. Units other than seconds are shown as milliseconds.
+// Chrome's trace format. Units other than seconds are shown as milliseconds.
 std::string picture_trace(const Picture& picture);
 // Returns SVG, HTML or trace, by the ending of `file`. Throws Error(kUsage) naming `option` for
 // other endings.
 std::string picture_as(const std::string& file, const Picture& picture, const std::string& option);
 void require_picture_ending(const std::string& file, const std::string& option);
 
-// Returns activations in memory over time, in bytes if the costs have sizes, otherwise as a count.
+// Activations in memory over time, in bytes if the costs have sizes, otherwise as a count.
 std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs);
 bool knows_bytes(const Costs& costs);
 

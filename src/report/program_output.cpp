@@ -20,7 +20,7 @@ Json violations_json(const std::vector<Violation>& violations) {
   return array;
 }
 
-// Returns the transport as "", " for torch over Gloo and NCCL" or " for rendezvous".
+// Returns "", " for torch over Gloo and NCCL" or " for rendezvous".
 std::string subject_text(ProofTransport transport) {
   switch (transport) {
     case ProofTransport::kSluice:

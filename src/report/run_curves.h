@@ -1,4 +1,4 @@
-// Curves of a run's metrics, in bounded memory for any number of steps.
+// Curves of a run's metrics, in bounded memory.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// A curve of at most kMost parts. Beyond that, merges neighbouring parts and keeps their extremes.
+// Beyond kMost parts, merges neighbours and keeps their extremes.
 class Curve {
  public:
   static constexpr std::size_t kMost = 1024;

@@ -272,8 +272,8 @@ class Chart {
   double low_ = 0, high_ = 1;
 };
 
-// Gives all pictures the same time axis and lane width. If some times are not in seconds, scales
-// every step to 100 percent.
+// Gives all pictures the same time axis and lane width. If some times are not in seconds, every
+// step becomes 100 percent.
 void share_scale(const std::vector<Picture*>& pictures) {
   constexpr double kLaneWidth = 766;  // fits the page of 920 pixels
   const bool in_seconds = std::all_of(pictures.begin(), pictures.end(), [](const Picture* picture) {

@@ -22,17 +22,16 @@ struct RunRecord {
 
 // Throws Error(kInput) if the file is missing, damaged or of another format.
 Json read_run_facts(const std::string& path);
-// Adds the lines of a metrics.jsonl up to last_step to `curves`. A missing file counts as empty.
+// Adds lines of a metrics.jsonl up to last_step to `curves`. A missing file counts as empty.
 // Returns the number of invalid lines.
 std::int64_t read_curves(const std::string& path, std::int64_t last_step, RunCurves& curves);
-// Reads a run's folder. If the run has made no step yet, ignores the metrics.jsonl of an earlier
-// run.
+// Ignores an earlier run's metrics.jsonl if this run has made no step yet.
 RunRecord read_run(const std::string& folder);
 
 Json picture_json(const Picture& picture);
 Picture picture_of_json(const Json& object, const std::string& file);
 
-// `other` is a run to compare with, or null. Throws Error(kInput) for invalid data.
+// `other` is a run to compare with, or null. Throws Error(kInput).
 std::string report_html(const RunRecord& run, const RunRecord* other = nullptr);
 
 }  // namespace sluice

@@ -30,8 +30,8 @@ std::vector<RankWork> rank_work(const Plan& plan) {
   for (const StageContent& content : plan.partition.stages) {
     RankWork& work = of_row.at(static_cast<std::size_t>(content.rank));
     work.stages.push_back(content.stage);
-    // Ranks with equal `kind` differ only in their number of blocks. If some but not all layers are
-    // recomputed, the kind names them.
+    // Ranks of equal `kind` differ only in their number of blocks, since all or none of their
+    // layers are recomputed.
     int num_blocks = 0;
     for (const int layer : content.layers) {
       if (plan.model.layers.at(layer).role == LayerRole::kBlock) {
@@ -66,8 +66,7 @@ std::string straggler_text(const Straggler& straggler, const RankWork& work) {
       counted(straggler.steps, "step"));
 }
 
-// Returns each rank's seconds per amount of work, relative to the median. A rank with its usual
-// share of time has 1.
+// Returns seconds per amount of work, relative to the median. A rank with its usual share has 1.
 std::vector<double> StragglerWatch::normalized(const std::vector<double>& seconds) const {
   std::vector<double> ratios(seconds.size());
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
@@ -79,8 +78,8 @@ std::vector<double> StragglerWatch::normalized(const std::vector<double>& second
   return ratios;
 }
 
-// Learns each rank's usual share of time, the median among ranks of its kind over the window, and
-// divides the window's ratios by it.
+// Sets each rank's usual share of time to the median of its kind over the window, and divides the
+// window's ratios by it.
 void StragglerWatch::learn() {
   std::map<std::string, std::vector<double>> of_kind;
   for (std::size_t rank = 0; rank < work_.size(); ++rank) {
@@ -99,8 +98,8 @@ void StragglerWatch::learn() {
   }
 }
 
-// Returns the mean slowdown over the window without the largest fifth of values, which may be
-// accidents. Returns nothing unless the rank was slow in nearly all of the window.
+// Returns the mean slowdown over the window without the largest fifth, which may be accidents.
+// Returns nothing unless the rank was slow in nearly all of the window.
 std::optional<double> StragglerWatch::slowdown(std::size_t rank) const {
   std::vector<double> ratios;
   for (const Observation& observation : window_) ratios.push_back(observation.ratios[rank]);

@@ -1,6 +1,6 @@
-// Finds ranks that compute slower than expected. A rank is compared with ranks that do similar
-// work. If there are none, as for the rank with the embedding, it is compared with its first 20
-// steps, so a rank that was slow from the start is not found.
+// Finds ranks that compute slower than expected, by comparing ranks that do similar work. If there
+// are none, as for the rank with the embedding, compares a rank with its first 20 steps. If it was
+// slow from the start, it is not found.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace sluice {
 
 struct RankWork {
   std::string kind;   // ranks of equal kind differ only in `amount`
-  double amount = 1;  // amount of work, above 0, in any unit
+  double amount = 1;  // of work, above 0, in any unit
   std::vector<int> stages = {};
 };
 std::vector<RankWork> rank_work(const Plan& plan);
@@ -32,7 +32,7 @@ class StragglerWatch {
  public:
   static constexpr double kFactor = 1.3;
   static constexpr std::int64_t kSteps = 20;
-  // A slowdown must cost more than this many seconds per step, because short steps vary by as much.
+  // A slowdown must cost more seconds per step than this, because short steps vary most.
   static constexpr double kLeastExcess = 1e-3;
   // Fewer observations, each of several steps, may be accidents.
   static constexpr std::size_t kLeastObservations = 3;
@@ -40,7 +40,7 @@ class StragglerWatch {
   explicit StragglerWatch(std::vector<RankWork> work) : work_(std::move(work)) {}
 
   // `seconds`: compute time per rank in the `steps` steps since the last call. Returns ranks that
-  // just became stragglers: slower than kFactor over kSteps.
+  // just became slower than kFactor over kSteps.
   std::vector<Straggler> add(const std::vector<double>& seconds, std::int64_t steps);
 
  private:

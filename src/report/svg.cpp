@@ -10,7 +10,7 @@
 namespace sluice::svg {
 namespace {
 
-// Returns 1, 2 or 5 times a power of ten, the smallest such number that is at least `rough`.
+// Returns the smallest 1, 2 or 5 times a power of ten that is at least `rough`.
 double round_step(double rough) {
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   for (const double factor : {1.0, 2.0, 5.0})
@@ -20,7 +20,7 @@ double round_step(double rough) {
 
 }  // namespace
 
-// Prints through integers, so that the text is equal on every machine.
+// Prints integers, because their text is equal on every machine.
 std::string px(double value) {
   constexpr double kFarthest = 1e9;
   const double shown = std::isnan(value) ? 0 : std::clamp(value, -kFarthest, kFarthest);

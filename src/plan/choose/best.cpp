@@ -14,7 +14,7 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::size_t kSearched = 2;  // number of stage maps for which we search an order
+constexpr std::size_t kSearched = 2;  // stage maps for which an order is searched
 constexpr std::int64_t kSearchEffort = 3'000'000;
 constexpr double kSame = 1e-9;  // relative difference that counts as equal
 
@@ -83,7 +83,7 @@ class BestPlan {
   struct Likeness {
     StageMap stage_map;
     Costs costs;
-    double fastest = 0;     // step time of the fastest schedule
+    double fastest = 0;
     double more_bytes = 0;  // largest predicted bytes per rank that `costs` do not include
     std::vector<Schedule> schedules = {};
   };
@@ -116,7 +116,6 @@ class BestPlan {
     if (!is_any_made && failure_) throw Error(*failure_);
   }
 
-  // Searches an order for the stage maps of the fastest named schedules.
   void try_searched() {
     const PipelineOptions& options = question_.options();
     if (options.num_ranks.value_or(1) < 2) return;

@@ -7,11 +7,11 @@
 
 namespace sluice::detail {
 
-// Compares all named schedules, with several stages per rank, and an order found by search. Returns
-// the verified plan with the shortest predicted step. Ties go to fewer stages, then less memory,
-// then the order of the schedule table. Plans must fit into memory_per_rank and accumulate
-// gradients in microbatch order. Throws Error(kUsage) if the options name a schedule,
-// Error(kMemory) if nothing fits, and plan_pipeline()'s errors if all candidates fail.
+// Compares all named schedules and one found by search, with one or more stages per rank. Returns
+// the verified plan with the shortest predicted step. Ties go to fewer stages, then less memory.
+// Plans must fit into memory_per_rank and accumulate gradients in microbatch order. Throws
+// Error(kUsage) if the options name a schedule, Error(kMemory) if nothing fits, and
+// plan_pipeline()'s errors if all candidates fail.
 Plan best_plan(ModelSpec model, const PipelineOptions& options);
 
 ScheduleCandidate candidate_of(const Plan& plan);
@@ -24,8 +24,8 @@ struct LookedAt {
 };
 LookedAt look_at_all(ModelSpec model, const PipelineOptions& options);
 
-// Returns a violation, or "" if every stage computes its weight gradients in microbatch order.
-// Another order would change the floating-point sums.
+// Returns "" if every stage computes weight gradients in microbatch order. Another order would
+// change the floating-point sums.
 std::string order_of_sums_violation(const Program& program);
 
 }  // namespace sluice::detail

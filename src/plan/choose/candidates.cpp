@@ -57,7 +57,7 @@ PartitionOptions partition_of_own(const PipelineOptions& options, const Schedule
 
 Candidate own_candidate(const PipelineOptions& options) {
   const Schedule& schedule = *options.schedule.own;
-  // Verify first, because splitting the model and lowering require a valid schedule.
+  // Splitting and lowering require a valid schedule.
   const Program bare = to_program(schedule);
   require_proof(bare, verify(bare), schedule.name);
   Candidate candidate;
@@ -89,7 +89,7 @@ int asked_stages_per_rank(const PartitionOptions& partition, int num_ranks) {
   return 0;
 }
 
-// True if the split options alone determine the number of stages.
+// True if these options alone determine the number of stages.
 bool has_own_split(const PartitionOptions& partition) {
   return !partition.split_points.empty() || !partition.cuts.empty() || !partition.modules.empty() ||
          partition.layers_per_stage > 0;

@@ -17,8 +17,8 @@ struct Candidate {
   std::vector<std::string> notes = {};
 };
 
-// For an explicit schedule, not "auto". Returns the schedule in the options, or a default. Throws
-// Error(kUsage), and RefusedSchedule for an invalid user-supplied schedule.
+// Returns the schedule in the options, or a default, unless it is "auto". Throws Error(kUsage), and
+// RefusedSchedule for an invalid user-supplied schedule.
 Candidate asked_candidate(const Question& question);
 
 // With stages_per_rank = 0, the partition options determine the number of stages.

@@ -1,5 +1,5 @@
-// Predicts peak memory for many ways to cut a model into stages, under one schedule. Caches each
-// rank's memory, which depends only on its stages. Not thread-safe.
+// Predicts peak memory for many cuts of a model under one schedule. Caches each rank's memory,
+// which depends only on its stages. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,7 @@ class CutMemory {
   CutMemory(const Question& question, const Cutting& cutting, const Schedule& schedule);
 
   // `starts` holds the first layer of every stage. Returns the peak bytes of the rank that needs
-  // most. Stops at the first rank that needs `enough` bytes, so such a result is only a lower
-  // bound.
+  // most, or a lower bound once a rank needs `enough` bytes.
   std::int64_t peak(const std::vector<int>& starts, std::int64_t enough);
 
  private:

@@ -33,7 +33,7 @@ Error misplaced(const Schedule& schedule, const StageMap& stage_map, const std::
                  "leave `stage_to_rank` out, or give a schedule of your own by `schedule.own`"});
 }
 
-// True if both maps put the same stages together, even if they number the ranks differently.
+// True if both maps put the same stages together, with any numbering of the ranks.
 bool lie_alike(const StageMap& places, const StageMap& stage_map) {
   if (places.num_stages() != stage_map.num_stages()) return false;
   std::vector<bool> taken(static_cast<std::size_t>(stage_map.num_ranks()), false);

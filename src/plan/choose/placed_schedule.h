@@ -8,13 +8,13 @@
 
 namespace sluice::detail {
 
-// Options that error messages name, for the schedule and for the stages' places. "" if not set.
+// Options that error messages name, for the schedule and for the placement. "" if not set.
 struct ScheduleOptions {
   std::string name, places;
 };
 
-// Throws make_schedule()'s errors, and Error(kUsage) if the named schedule groups stages
-// differently from `stage_map`.
+// Throws make_schedule()'s errors, and Error(kUsage) if the schedule groups stages differently from
+// `stage_map`.
 Schedule placed_schedule(const ScheduleName& name, const StageMap& stage_map, int num_microbatches,
                          const ScheduleOptions& said);
 

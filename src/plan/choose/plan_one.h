@@ -9,7 +9,7 @@
 
 namespace sluice::detail {
 
-// Error if no way to cut the model under a schedule fits into memory_per_rank. Sizes are in bytes.
+// No cut of the model fits into memory_per_rank under this schedule. Sizes are in bytes.
 class NoCutFits : public Error {
  public:
   NoCutFits(std::int64_t smallest, std::int64_t limit);
@@ -20,19 +20,18 @@ class NoCutFits : public Error {
 };
 Error memory_error(const std::string& what, std::int64_t smallest, std::int64_t limit);
 
-// Throws RefusedSchedule with the first violation in `report`.
 void require_proof(const Program& program, VerifyReport report, const std::string& subject);
 
-// Places stages, cuts the model and builds the schedule, but does not lower it to a program. Sets
-// Plan::program.mesh only. Throws plan_pipeline()'s errors and NoCutFits.
+// Places stages, cuts the model and builds the schedule, but lowers no program. Throws
+// plan_pipeline()'s errors and NoCutFits.
 Plan draft_one(Question& question, const Candidate& candidate);
 
 // Lowers the schedule to a program, verifies it and predicts time and memory. Call it again if any
 // StageContent::backward changes. Throws plan_pipeline()'s errors.
 Plan finish_plan(Plan plan);
 
-// Returns an unfinished plan. The run calls finish_plan() once its modules exist. With schedule
-// "auto" the plan is already finished. Throws plan_pipeline()'s errors.
+// Returns an unfinished plan, unless the schedule is "auto". The run calls finish_plan() once its
+// modules exist. Throws plan_pipeline()'s errors.
 Plan draft_plan(ModelSpec model, const PipelineOptions& options);
 
 }  // namespace sluice::detail

@@ -51,7 +51,7 @@ void warn_of_one_microbatch(const PipelineOptions& options, std::vector<std::str
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`partition`", .remedy = remedy});
 }
 
-// Returns all layers as one stage, since the layers to recompute do not depend on the cuts.
+// All layers are one stage, since the layers to recompute do not depend on cuts.
 Partition uncut(const ModelSpec& model) {
   Partition whole;
   StageContent& stage = whole.stages.emplace_back();

@@ -1,5 +1,5 @@
-// A planning problem: the checked model and options, with data that all candidate schedules share.
-// Not thread-safe.
+// A planning problem: the checked model and options, with data that all candidates share. Not
+// thread-safe.
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@ namespace sluice::detail {
 class Question {
  public:
   // Keeps a reference to `options`. Throws Error(kUsage) if no schedule can satisfy them, or if
-  // kMeasured lacks layer times of this model.
+  // kMeasured lacks layer times.
   Question(ModelSpec model, const PipelineOptions& options);
 
   const PipelineOptions& options() const { return options_; }
@@ -27,12 +27,12 @@ class Question {
   bool cuts_by_costs() const { return options_.balance != Balance::kEven; }
   Cutting placed(const PartitionOptions& partition, CutBy by) const;
   // Returns the cuts for the stage map of `cutting`, fastest first. Throws Cutting::problem()'s
-  // errors. Precondition: cuts_by_costs().
+  // errors. Requires cuts_by_costs().
   CutOrder& cuts(const Cutting& cutting);
-  // Returns the layers whose forward is recomputed, ascending. Precondition: cuts_by_costs().
+  // Returns the layers to recompute, ascending. Requires cuts_by_costs().
   const std::vector<int>& again() const { return again_; }
 
-  // Returns null if layer times are unknown. F, I and W of every stage then take 1 each.
+  // Returns null if layer times are unknown. F, I and W then take 1 each.
   const LayerTimes* times() const { return times_.get(); }
 
  private:

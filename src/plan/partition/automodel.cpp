@@ -1,5 +1,5 @@
 // NeMo AutoModel's split. Like AutoModel, it only supports embed_tokens, layers.K, norm and an
-// untied lm_head. Unlike AutoModel, it rejects lists of modules per stage that omit a layer.
+// untied lm_head. Unlike AutoModel, it rejects module lists that omit a layer.
 #include <algorithm>
 #include <string_view>
 
@@ -36,7 +36,7 @@ void require_model_name(const char* option, const std::optional<std::string>& gi
   }
 }
 
-// Fills options that are not set from the model's module names.
+// Takes options that are not set from the model.
 HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& options) {
   const std::string& first = model.layers.front().name;
   const std::string prefix = first.substr(0, first.size() - kEmbedding.size());

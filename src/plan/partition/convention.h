@@ -8,22 +8,19 @@
 
 namespace sluice::detail {
 
-// A model's layers in order, with the convention's module names.
+// A model's layers, with the convention's module names.
 struct LayerNames {
   int num_layers = 0;
-  // Index of the first decoder layer.
   int first_decoder = 0;
   int num_decoders = 0;
   std::vector<std::vector<std::string>> names;  // [layer]
   std::vector<std::string> stateless;           // modules without parameters; allowed on any stage
   std::vector<std::string> extras;  // modules that the model does not list; on one stage
 
-  // Returns a decoder layer's index among all layers. For num_decoders, the index after the last
-  // decoder layer.
+  // Returns a decoder layer's index among all layers.
   int position(int decoder) const { return first_decoder + decoder; }
   int decoders_before(int position) const;
 };
-// Uses the module names of the Hugging Face checkpoint.
 LayerNames hf_names(const ModelSpec& model);
 LayerNames titan_names(const ModelSpec& model, const std::string& head);
 
@@ -39,15 +36,15 @@ Split split_at(const LayerNames& layers, std::vector<int> starts);
 // the last.
 Split split_by_shares(const LayerNames& layers, const std::vector<int>& shares);
 
-// The three functions cut at named layers, and throw for names that are unknown, unsorted or
-// repeated. split_as_listed() also throws for layers without a stage and stages without a layer.
+// Cut at named layers. Throw for names that are unknown, unsorted or repeated. split_as_listed()
+// also throws for layers without a stage and stages without a layer.
 Split split_before(const LayerNames& layers, const std::vector<std::string>& points,
                    bool decoders_only);
 Split split_after(const LayerNames& layers, const std::vector<std::string>& cuts);
 Split split_as_listed(const LayerNames& layers, const ModuleNames& modules);
 
-// Returns the number of stages, from the first option set of num_stages, layers_per_stage (of
-// num_layers + weight layers), stages_per_rank and stage_to_rank, or from the schedule's need.
+// Returns the number of stages, by the first option given of num_stages, layers_per_stage (which
+// divides num_layers + weight), stages_per_rank and stage_to_rank, or else by the schedule.
 int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule, int num_layers,
                    int weight = 0);
 int required_ranks(const PartitionOptions& options);
@@ -57,8 +54,8 @@ struct ConventionRules {
   std::string name;
   bool split_points = false, cuts = false, modules = false;
   bool layers_per_stage = false, rounding = false, weights = false, remainder = false;
-  // Whether options embeddings, lm_head, rotary, multimodal, extra_modules, prefix and lm_head_name
-  // are supported.
+  // Whether embeddings, lm_head, rotary, multimodal, extra_modules, prefix and lm_head_name are
+  // supported.
   bool ends = false;
   bool layer_each = false;  // no more stages than decoder layers, although a stage may have none
   // Whether names override layers_per_stage. If not, giving both is an error.
@@ -75,19 +72,17 @@ bool has_names(const PartitionOptions& options);  // true if split points, cuts 
 // Removes options that layer names override. Returns a note for each.
 std::vector<std::string> drop_overruled(const ConventionRules& convention,
                                         PartitionOptions& options);
-// Throws Error(kUsage) if the options use layer names of another convention.
 void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options);
-// Throws Error(kUsage) for counts out of range, and for options that exclude each other or that the
-// convention does not support.
+// Throws Error(kUsage) for counts out of range, and for options that exclude each other or are not
+// supported by the convention.
 void check_options(const ConventionRules& convention, const PartitionOptions& options,
                    bool by_costs);
 void require_num_stages(const PartitionOptions& options, int num_stages);
-// Throws Error(kUsage) if the layer names in the options make more stages than `layer_each` allows.
 void require_layers(const ConventionRules& convention, const PartitionOptions& options,
                     int num_stages, int num_decoders);
 // Assigns stages to ranks. Throws Error(kUsage) if a V schedule does not get two stages per rank,
-// or if stage_to_rank has a wrong length or leaves a rank without stages.
+// or if stage_to_rank does not fit or leaves a rank empty.
 StageMap place_stages(const PartitionOptions& options, const ConventionRules& convention,
                       const ScheduleInfo* schedule, int num_ranks, int num_stages);
 

@@ -91,7 +91,7 @@ class CutOrder::Splitter {
     return merit;
   }
 
-  // Returns the number of ways to cut. Stops counting just above kMostSplits.
+  // Stops counting just above kMostSplits.
   std::int64_t num_splits() const {
     const int places = problem_.last_cut - problem_.first_cut + 1;
     const int cuts = std::min(num_stages_ - 1, places - (num_stages_ - 1));
@@ -180,8 +180,8 @@ class CutOrder::Splitter {
     bool only_faster = true;  // false: also try splits that are as fast
   };
 
-  // Whether the layers from `position` on may fit on the ranks if no rank's load exceeds `bound`.
-  // Compares the ranks' total room, and each rank's room in units of the smallest of these layers.
+  // Whether the layers from `position` on may fit on the ranks if each rank's load is at most
+  // `bound`. Compares total room, and each rank's room in units of the smallest of these layers.
   bool may_hold(const std::vector<Cost>& loads, int position, Cost bound) const {
     const Cost smallest = smallest_from_[static_cast<std::size_t>(position)];
     Cost room = 0;

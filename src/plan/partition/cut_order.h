@@ -16,18 +16,16 @@ struct SplitProblem {
 };
 
 // Compares up to about 200,000 splits. If there are more, finds the best by dynamic programming
-// (one stage per rank) or branch and bound, and appends similar splits. The first at() does this
-// work.
+// (one stage per rank) or branch and bound, and appends similar splits.
 class CutOrder {
  public:
-  // Precondition: there are enough layers from first_cut to last_cut for all stages.
   explicit CutOrder(SplitProblem problem);
   CutOrder(CutOrder&&) noexcept;
   CutOrder& operator=(CutOrder&&) noexcept;
   ~CutOrder();
 
   // Returns the first layer of every stage in the split at index `place`, or null at the end. From
-  // place 2,000 on, it skips splits if there are many.
+  // 2,000 on, it skips splits if there are many.
   const std::vector<int>* at(std::size_t place);
 
  private:

@@ -76,7 +76,7 @@ void set_backwards(const ModelSpec& model, Partition& partition) {
   for (StageContent& stage : partition.stages) stage.backward = backwards[stage.stage];
 }
 
-// Returns the option, the number of ranks in stage_to_rank, or one rank per stage.
+// Defaults to the ranks in stage_to_rank, or to one rank per stage.
 int num_ranks(const PartitionOptions& options, int num_stages) {
   if (options.num_ranks != 0) return options.num_ranks;
   if (options.stage_to_rank.empty()) return num_stages;

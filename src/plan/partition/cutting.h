@@ -17,16 +17,16 @@ enum class CutBy {
 
 class Cutting {
  public:
-  // Keeps a reference to the model. Throws Error(kUsage) like make_partition(), and for kCosts also
-  // if the options name cuts.
+  // Keeps a reference to the model. Throws make_partition()'s errors, and for kCosts also
+  // Error(kUsage) if the options name cuts.
   Cutting(const ModelSpec& model, const PartitionOptions& options, CutBy by);
 
   const StageMap& stage_map() const { return stage_map_; }
 
   // Precondition: constructed with CutBy::kRule.
   Partition by_rule() const;
-  // `costs` has each layer's share of the step time, in any unit. Throws Error(kUsage) if the
-  // number of costs is wrong or a stage would be empty.
+  // `costs` has each layer's share of the step time, in any unit. Throws Error(kUsage) if their
+  // number is wrong or a stage would be empty.
   SplitProblem problem(const std::vector<double>& costs) const;
   // `starts` holds the first layer of every stage.
   Partition at(const std::vector<int>& starts) const;
@@ -44,7 +44,7 @@ class Cutting {
   StageMap stage_map_;
 };
 
-// Cuts the model so that the slowest rank's load is smallest. Throws the constructor's errors.
+// Minimizes the load of the slowest rank.
 Partition split_by_costs(const ModelSpec& model, const PartitionOptions& options,
                          const std::vector<double>& costs);
 

@@ -6,12 +6,12 @@
 
 namespace sluice {
 
-// Each stage starts at the evaluation layer with the name of the stage's first training layer. The
-// result refers to layers of `model.evaluation`, which must exist. Throws Error(kUsage) if that
-// layer is missing or a parameter would be on another rank than in training.
+// Each stage starts at the evaluation layer with the name of the stage's first training layer.
+// Layers are those of `model.evaluation`, which must exist. Throws Error(kUsage) if that layer is
+// missing or a parameter would be on another rank than in training.
 Partition evaluation_partition(const ModelSpec& model, const Partition& training);
 
-// Throws evaluation_partition()'s errors. Does nothing if evaluation has the layers of training.
+// Throws evaluation_partition()'s errors. Does nothing if evaluation has the same layers.
 void require_evaluation(const Plan& plan);
 
 }  // namespace sluice

@@ -45,8 +45,8 @@ class NameIndex {
   }
 
   [[noreturn]] void unknown(const std::string& what, const std::string& name) const {
-    // If the unknown name differs from known ones only in digits, report the valid range instead of
-    // a similar name.
+    // If a name differs from known ones only in digits, report the valid range instead of a similar
+    // name.
     const bool is_beyond = std::any_of(all_.begin(), all_.end(), [&](const std::string& other) {
       return without_digits(other) == without_digits(name);
     });

@@ -82,7 +82,7 @@ void require_one_source(const PartitionOptions& options) {
   }
 }
 
-// A split that balances costs accepts only options that set the number of stages.
+// Splits that balance costs accept only options that set the number of stages.
 void require_costs_alone(const ConventionRules& convention, const PartitionOptions& options) {
   const std::pair<bool, const char*> others[] = {
       {!options.split_points.empty(), "split points"},
@@ -136,7 +136,7 @@ std::string foreign_name(const LayerNames& own, const std::vector<std::string>& 
   return {};
 }
 
-// `applies` is the ConventionRules member that is true if the convention has option `what`.
+// `applies` is the ConventionRules member for option `what`.
 void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options, const char* what,
                        const std::vector<std::string>& names, bool ConventionRules::*applies) {
@@ -154,7 +154,7 @@ void require_own_names(const ConventionRules& convention, const ModelSpec& model
                ": set `partition_convention` to that, or " +
                (has_own ? "write '" + own.names[position].front() + "'" : "leave it out"));
   }
-  // Another convention may have a layer of this name, even without such an option.
+  // Another convention may have this layer name, even without such an option.
   for (const ConventionRules& other : conventions()) {
     const LayerNames layers = other.names(model, {});
     const int position = is_known(layers, name) ? position_of(layers, name) : -1;

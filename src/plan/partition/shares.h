@@ -13,14 +13,13 @@ namespace sluice::detail {
 
 inline constexpr int kMaxCount = 1 << 20;  // of layers, stages or ranks
 
-// Throws Error(kUsage).
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {});
-// Throws unless min <= value <= kMaxCount. `what` names the option.
+// Throws unless min <= value <= kMaxCount.
 void require_count(const char* what, std::int64_t value, int min);
 void require_layer_each(int num_stages, int num_layers);
 
-// Divides `total` into `parts` numbers. `remainder` selects which of them get one more: the first,
-// the last, or those around the middle, earlier ones first. Precondition: parts >= 1, total >= 0.
+// Divides `total` into `parts` numbers. `remainder` selects which get one more: the first, the
+// last, or those around the middle, earlier ones first. Precondition: parts >= 1, total >= 0.
 std::vector<int> even_shares(int total, int parts, Remainder remainder);
 
 // Returns decoder layers per stage. Embedding and head count as layers of the given weights. Throws
@@ -35,11 +34,11 @@ enum class StagesNeed { kOne, kSeveral, kAny };
 StagesNeed stages_need(const ScheduleInfo* schedule);
 bool fits(StagesNeed need, int stages_per_rank);
 std::string need_text(StagesNeed need);
-// Implements calculate_virtual_stages() for other conventions. `noun` names the layers in messages.
+// Implements calculate_virtual_stages(). `noun` names the layers in messages.
 VirtualStages virtual_stages(int num_layers, int layers_per_stage, int pp_size, StagesNeed need,
                              Rounding rounding, const char* noun = "layer");
 
-// Returns the schedule's default number of stages per rank, or 1 without a schedule.
+// Returns the schedule's default, or 1 without a schedule.
 int natural_stages_per_rank(const ScheduleInfo* schedule);
 
 }  // namespace sluice::detail

@@ -110,7 +110,7 @@ class ComputeReplay {
     program_.ranks[peer].push_back(recv);
     marks(recv.stage, recv.microbatch) |= arrived;
     if (at_[peer] == todo_[peer].size()) return;
-    // Ranks above this one still run in the current sweep.
+    // Ranks above this one still run in this sweep.
     if (peer > rank)
       this_sweep_.insert(peer);
     else if (peer < rank)

@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Drops idle slots and keeps existing transfers (of compute_comms schedules). Microbatches flow
-// through all stages in order. A stage without a rank exchanges nothing.
+// Drops idle slots and keeps existing transfers. Microbatches flow through all stages in order. A
+// stage without a rank exchanges nothing.
 Program to_program(const Schedule& schedule);
 
 // All passes throw Error(kInput) for an unknown stage or microbatch.
@@ -27,9 +27,8 @@ Program merge_backward(Program program);
 Program split_backward(Program program);
 // Replaces every overlapped pair by its forward and its backward.
 Program split_overlap(Program program);
-// Adds SENDs directly after the compute action, and RECVs (add_transfers.cpp). Both ends of a
-// channel have the same order. Throws Error(kInput) if transfers exist already or if the order
-// cannot complete.
+// Adds SENDs directly after the compute action, and RECVs (add_transfers.cpp). Throws Error(kInput)
+// if transfers exist already or if the order cannot complete.
 Program add_transfers(Program program);
 // Moves every RECV down to the instruction that needs it, or to the rank's next transfer. Throws
 // Error(kInput) for an unused RECV.
@@ -46,7 +45,7 @@ Program add_reduce_grad(Program program, bool per_microbatch = false);
 Program add_tied_reductions(Program program, std::vector<TieGroup> groups);
 // Adds REDUCE_LOSS on every rank, before REDUCE_NORM and updates or at the end.
 Program add_loss_reduction(Program program);
-// Adds GATHER_OUTPUTS, before REDUCE_NORM and updates or at the end.
+// Adds GATHER_OUTPUTS in the same places as add_loss_reduction().
 Program add_output_gathering(Program program);
 Program add_optimizer_step(Program program, bool with_norm);
 // On ranks with REDUCE_NORM, adds {s}PARTIAL_NORM once a stage's weight gradients are complete:
@@ -57,7 +56,7 @@ Program add_partial_norms(Program program);
 // compute (ascending if update_only). Ranks without such stages keep OPTIMIZER_STEP.
 Program split_optimizer_step(Program program);
 
-// lowering_passes() returns the passes in the order in which lower() applies them.
+// In the order in which lower() applies them.
 struct NamedPass {
   std::string name;
   Program (*apply)(Program, const LowerOptions&) = nullptr;

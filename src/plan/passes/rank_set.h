@@ -1,4 +1,4 @@
-// A set of ranks to which add_transfers() can add while it walks them in ascending order.
+// A set of ranks that may grow while it is walked in ascending order.
 #pragma once
 
 #include <bit>

@@ -24,8 +24,8 @@ using Use = std::int64_t;
 constexpr Use kNever = -1;
 constexpr int kNone = -1;
 
-// The stages that are gathered at the current instruction of a rank. `slots` maps stages to dense
-// numbers and is all -1 between ranks.
+// The gathered stages at each instruction of a rank. `slots` maps stages to dense numbers and is
+// all -1 between ranks.
 class Window {
  public:
   Window(const std::vector<Action>& row, int max_active, std::vector<int>& slots)
@@ -82,8 +82,8 @@ class Window {
     return kNever;
   }
 
-  // Adds stages until the window is full. If the last is an overlapped pair's forward stage, also
-  // adds its backward stage.
+  // Adds stages up to the limit. If the last is an overlapped pair's forward stage, also adds its
+  // backward stage.
   void fill(std::vector<int>& entering) {
     while (num_counted_ < max_active_) {
       const bool extra_is_next =
@@ -130,7 +130,7 @@ class Window {
     }
   }
 
-  // A stage in both lists stays gathered, so nothing is emitted for it.
+  // A stage in both lists stays gathered.
   static void emit_changes(std::vector<int>& leaving, std::vector<int>& entering,
                            std::vector<Action>& result) {
     std::sort(leaving.begin(), leaving.end());
@@ -151,9 +151,9 @@ class Window {
   int max_active_;
   std::vector<int>& slots_;
   std::vector<Use> following_;  // [use]: the stage's use after it
-  std::vector<int> stages_;     // [slot]: stage
-  std::vector<Use> next_;       // [slot]: next use
-  std::vector<bool> gathered_;  // [slot]: whether it is gathered
+  std::vector<int> stages_;     // [slot]
+  std::vector<Use> next_;       // [slot]
+  std::vector<bool> gathered_;  // [slot]
   int num_counted_ = 0;         // gathered stages, without extra_
   int extra_ = kNone;           // stage beyond the limit, for a pair's backward
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>

@@ -1,4 +1,4 @@
-// Helpers of sluice/parts/peers.h for NeMo AutoModel.
+// Internal parts of sluice/parts/peers.h.
 #pragma once
 
 #include <string>
@@ -11,8 +11,7 @@ namespace sluice {
 // Module names of encoders and projectors that stay on the first stage.
 const std::vector<std::string>& multimodal_suffixes();
 
-// Throws Error(kUsage) if the head is tied to `embed_tokens`. Other unsupported models fail later,
-// when they are split.
+// Throws Error(kUsage) if the head is tied to `embed_tokens`. Other unsupported models fail later.
 void validate_hf_model_for_pipeline_support(const ModelSpec& model);
 
 }  // namespace sluice

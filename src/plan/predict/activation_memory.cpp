@@ -20,7 +20,7 @@ std::int64_t bytes_of(const ShapePolynomial& cost, const MicrobatchShape& shape)
   return whole_bytes(cost.at(shape));
 }
 
-// Returns the peak among layers that keep no activation. The others never need more than what they
+// Returns the peak among layers that keep no activation. Others never need more than what they
 // keep.
 std::int64_t forward_peak(const ModelSpec& model, const StageContent& stage,
                           const MicrobatchShape& shape) {

@@ -14,8 +14,8 @@ namespace sluice {
 struct ActivationBytes {
   std::int64_t after_forward = 0, after_input = 0, on_entry = 0, at_end = 0;
   std::int64_t in_forward = 0;
-  // Corrections of on_entry for recomputed layers: extra bytes in I, where later layers keep memory
-  // for their weight gradients, and fewer in W, where recomputed values are already counted.
+  // Corrections of on_entry for recomputed layers. During I, later layers hold memory for their
+  // weight gradients. During W, recomputed values are already counted.
   std::int64_t more_in_input = 0, less_in_weight = 0;
   // Memory pools of fused operators: sums over a stage's layers, or the largest layer.
   std::int64_t pooled_until_input = 0, pooled_until_weight = 0, pooled_after_input = 0;
@@ -33,8 +33,8 @@ struct RowActivations {
   std::int64_t kept = 0;    // peak of what microbatches in flight keep, and low-precision weights
   std::int64_t peak = 0;    // peak of all activations; >= kept
   std::int64_t pooled = 0;  // memory pools of fused operators, not in `peak`
-  // Data parallelism: how much the exchange of gradients and parameters raises the peak, and the
-  // most that UNSHARD gathers.
+  // With data parallelism, how much exchanges between replicas raise the peak, and the most that
+  // UNSHARD gathers.
   std::int64_t exchanged = 0, gathered = 0;
 };
 // `stages` and `replicas` are indexed by stage and may contain other ranks' stages. `replicas` may

@@ -19,7 +19,7 @@ constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
 constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
 
-// A cost's name in files and options. `is_size`: a number of bytes, allowed only in files.
+// `is_size`: a number of bytes, allowed only in files.
 struct StageCostName {
   const char* name;
   double StageCosts::*cost;

@@ -168,9 +168,7 @@ LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbat
   LayerTimes times;
   std::vector<int> all(model.layers.size());
   std::iota(all.begin(), all.end(), 0);
-  const double masks =
-      // A rank holds attention masks all the time.
-      detail::mask_bytes(model, all, microbatch.length);
+  const double masks = detail::mask_bytes(model, all, microbatch.length);
   for (const LayerInfo& layer : model.layers) {
     LayerTime& of = times.layers.emplace_back();
     of.name = layer.name;

@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Times and memory of a layer. The last layer includes the loss. Memory is a prediction (plan.h).
+// The last layer's times include the loss. Memory sizes are predictions (plan.h).
 struct LayerTime : StageCosts {
   std::string name;
   LayerRole role = LayerRole::kBlock;
@@ -32,7 +32,7 @@ struct TimedRun {
   std::string mixed_precision = "none";  // as training.mixed_precision
   std::string operators = "auto";        // as training.fused, perhaps with ", loss by blocks"
   std::string optimizer = "AdamW";
-  std::string recomputed = "none";  // recomputed layers: "none", "full" or their names
+  std::string recomputed = "none";  // "none", "full" or the names of recomputed layers
   std::string transport = "threads";
   std::string cpu;  // a different CPU only causes a warning
 };
@@ -50,9 +50,9 @@ struct LayerTimes {
   std::string file;
 };
 
-// Returns a hash of everything about the layers that determines their times.
+// Hashes everything about the layers that determines their times.
 std::string fingerprint_of(const ModelSpec& model);
-// Returns the CPU's name, such as "AMD EPYC 9R14", or "" if unknown.
+// Returns "AMD EPYC 9R14", or "" if unknown.
 std::string cpu_name();
 
 // Writes and reads JSON (docs/simulate.md). Reading throws Error(kInput) naming file and field.
@@ -65,8 +65,8 @@ bool holds_layer_times(std::string_view text);
 std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted);
 
-// Scales times to those of one tensor-parallel rank, by the FLOPs of `whole` and `share`, the model
-// with one rank's costs.
+// Scales times to one tensor-parallel rank, by the FLOPs of `whole` and `share`, the model with one
+// rank's costs.
 LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpec& share,
                         const TensorParallel& how);
 
@@ -81,12 +81,12 @@ LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbat
 LayerTimes at_speed(LayerTimes counted, double flops, double bandwidth);
 ModelSpec model_of_times(const LayerTimes& times);
 
-// Returns the seconds that a layer adds to its rank's step, which splits balance.
+// Returns the seconds that a layer adds to its rank's step.
 double step_time(const LayerTime& layer, int num_microbatches);
 std::vector<double> step_times(const LayerTimes& times, int num_microbatches);
 
-// Sums layer times per stage. For estimated times, recomputed layers add their forward to I and B.
-// Measured times include it already.
+// Sums layer times per stage. Measured times include recomputation. For estimated times, recomputed
+// layers add their forward to I and B.
 Costs stage_costs(const LayerTimes& times, const Partition& partition);
 
 namespace detail {
@@ -94,11 +94,11 @@ namespace detail {
 // Returns equal text for layers that take equally long.
 std::string kind_text(const LayerInfo& layer);
 
-// Layers that always share a stage: all before the first block, each block, and all after the last
-// block.
+// Layers that always share a stage: those before the first block, each block, and those after the
+// last block.
 struct LayerGroup {
   std::vector<int> layers;
-  int measured_as = 0;  // index of the first group with equal layers, whose times are used
+  int measured_as = 0;  // index of the first group with equal layers
 };
 std::vector<LayerGroup> layer_groups(const ModelSpec& model);
 

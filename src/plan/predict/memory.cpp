@@ -109,8 +109,8 @@ std::int64_t mask_bytes_of(const Plan& plan, const std::vector<const StageConten
   return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
 }
 
-// A rank that runs only forwards may run far ahead of its receivers. Returns, per rank, the peak
-// bytes of activations that are sent but not yet received.
+// A rank that runs only forwards may run far ahead of its receivers. Returns each rank's peak bytes
+// of sent but not yet received activations.
 std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   const std::vector<StageContent>& stages = plan.partition.stages;
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(plan.partition.num_ranks()));
@@ -148,8 +148,8 @@ std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   return bytes;
 }
 
-// After the last microbatch, the gradients of all uses of a tied parameter are summed into another
-// float32 tensor. Returns the largest such tensor's bytes.
+// At the end, the gradients of all uses of a tied parameter are summed into another float32 tensor.
+// Returns the largest such tensor's bytes.
 std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& stages) {
   std::map<std::string, std::int64_t> numbers;
   for (const LayerInfo& layer : plan.model.layers) {
@@ -231,8 +231,8 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
     of.parameter_bytes =
         std::min(of.parameter_bytes, saturating_add(share.trained_share, share.frozen_share));
   }
-  // A snapshot stores trained and frozen parameters, tied ones once. With adapters it stores only
-  // the adapters.
+  // A snapshot stores trained and frozen parameters, tied ones once, but with adapters only the
+  // adapters.
   if (plan.options.keeps_snapshot) {
     of.snapshot_bytes = (has_adapter(plan.model) ? parameters.of_adapters : of.parameter_bytes) +
                         of.optimizer_bytes;

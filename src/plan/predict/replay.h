@@ -18,8 +18,8 @@ const Moment& later(const Moment& a, const Moment& b) {
   return b.time > a.time ? b : a;
 }
 
-// Returns when a message arrives that is ready at `departure`. A channel sends its messages one
-// after another.
+// Returns when a message arrives that can leave at `departure`. A channel sends one message after
+// another.
 template <typename Moment>
 Moment arrival_of(Moment departure, double occupied, double latency, Moment& channel_free) {
   if (occupied > 0.0) {
@@ -63,7 +63,7 @@ inline double cost_of(ActionKind kind, const StageCosts& costs) {
   }
 }
 
-// When the last rank and its transfers end, and the compute action that determines this time.
+// When the last rank and its transfers end, and the compute action that determines it.
 struct End {
   double time = 0.0;
   Simulation::Step cause{-1, -1};

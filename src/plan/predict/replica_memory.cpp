@@ -79,8 +79,7 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
   return bytes;
 }
 
-// Counts the first use of a gathered stage, which frees this rank's part of the message. Returns
-// the peak bytes.
+// The first use of a gathered stage frees this rank's part of the message. Returns the peak bytes.
 std::int64_t RowExchange::use(int stage) {
   const auto found = messages_.find(stage);
   if (found == messages_.end()) return now_;
@@ -109,8 +108,8 @@ std::int64_t RowExchange::next(const Action& action) {
       gathered_ = saturating_subtract(gathered_, stage.gathered);
       break;
     case ActionKind::kReduceGrad: {
-      // With one reduction per microbatch, each has separate gradients. The first one's are already
-      // counted as the gradient sum.
+      // With one reduction per microbatch, each has separate gradients. The gradient sum counts the
+      // first one's.
       std::int64_t& reducing = reducing_[action.stage];
       const bool is_another = action.microbatch >= 0 && reducing > 0;
       const std::int64_t more =

@@ -10,7 +10,7 @@
 
 namespace sluice::detail {
 
-// Returns the most gradient sums that any replica holds at once: the running sum and, with exact
+// Returns the most gradient sums that a replica holds at once: the running sum and, with exact
 // reduction, those of earlier shards (shard_tree.h).
 int open_sums(const DataParallel& options);
 

@@ -34,7 +34,7 @@ struct Input {
 struct Work {
   PerKind<Input> inputs;
   PerKind<Moment> results;
-  PerKind<std::int32_t> made_by{{-1, -1}};  // index of the instruction; -1: not computed yet
+  PerKind<std::int32_t> made_by{{-1, -1}};  // instruction; -1: not computed yet
 };
 constexpr ChannelKind kActivation = ChannelKind::kActivation;
 constexpr ChannelKind kGradient = ChannelKind::kGradient;
@@ -87,7 +87,6 @@ class Simulator {
     Action action;
     Moment end;  // kUnknown for collectives between pipeline ranks
   };
-  // A PARTIAL_NORM, which runs while its rank is idle.
   struct IdleWork {
     Action action;
     double left = 0.0;
@@ -156,7 +155,7 @@ class Simulator {
     return done;
   }
 
-  // Returns when the inputs of `half` are there, or kUnknown if an arrival is not known yet.
+  // Returns kUnknown if an input's arrival is not known yet.
   Moment inputs_ready(int rank, const Action& half) {
     Work& own = work(half);
     if (half.kind == ActionKind::kBackwardWeight)
@@ -259,8 +258,7 @@ class Simulator {
     if (detail::makes_input_gradient(kind)) --state.live_until_grad_input;
   }
 
-  // Passes a result to the stage that reads it. Without transfers in the program, results reach
-  // other ranks directly.
+  // Without transfers in the program, results reach other ranks directly.
   void hand_over(int rank, const Action& half) {
     const ChannelKind kind = detail::channel_kind_of(half.kind);
     Work& own = work(half);
@@ -279,8 +277,8 @@ class Simulator {
     const ChannelKind kind = detail::channel_kind_of(send.kind);
     const Work& own = work(send);
     if (own.made_by[kind] < 0) return false;
-    // If SEND directly follows its action, the value leaves when computed, even while the other
-    // half of an overlapped pair still runs.
+    // If SEND directly follows its action, the value leaves at once, even while the other half of
+    // an overlapped pair runs.
     const bool follows = own.made_by[kind] == ranks_[rank].last_compute;
     transmit(rank, send, kind, follows ? own.results[kind] : ranks_[rank].free);
     return true;
@@ -303,8 +301,8 @@ class Simulator {
     wake(program_.stage_map.rank_of(to.stage));
   }
 
-  // Waits for the transfers and collectives that `is_used` selects. Returns false if one's end is
-  // not known yet.
+  // Waits for the transfers and collectives that `is_used` selects. Returns false if an end is not
+  // known yet.
   template <typename IsUsed>
   bool try_wait(int rank, const IsUsed& is_used) {
     Rank& state = ranks_[rank];
@@ -326,7 +324,7 @@ class Simulator {
     return all_known;
   }
 
-  // UNSHARD and REDUCE_GRAD exchange with other replicas, which we assume to be as far as this one.
+  // UNSHARD and REDUCE_GRAD exchange with other replicas, which we assume to be as far.
   void begin_alone(int rank, const Action& action) {
     Rank& state = ranks_[rank];
     const StageCosts& costs = costs_of(action.stage);

@@ -8,7 +8,7 @@ namespace sluice::detail {
 
 inline constexpr int kMostRanks = 1 << 16;
 
-// Returns a schedule whose stages are placed and whose ranks have no actions.
+// Places the stages. The ranks have no actions yet.
 Schedule start(std::string name, Placement placement, const ScheduleShape& shape);
 
 Schedule build_gpipe(const ScheduleShape& shape);

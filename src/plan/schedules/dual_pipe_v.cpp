@@ -31,8 +31,7 @@ class DualPipeRow {
     row_.push_back(Action::overlap(forward_part, next_backward(backward_chunk)));
   }
 
-  // If `split` is true, computes only the input gradient. weight() later computes the weight
-  // gradient.
+  // If `split` is true, leaves the weight gradient to weight().
   void backward(int chunk, bool split) {
     Action action = next_backward(chunk);
     if (split) {

@@ -33,7 +33,7 @@ Schedule build_interleaved_1f1b(const ScheduleShape& shape) {
     };
 
     const int warmup = warmup_forwards(shape, rounds, rank, /*per_hop=*/2);
-    // The rank's first backward waits for the gradient from the last stage.
+    // Wait for the first gradient from the last stage.
     const int first_backward = shape.stages_per_rank * ranks + 2 * (ranks - 1 - rank);
     const int wait = warmup > 0 ? std::max(0, first_backward - (warmup + rank)) : 0;
     row.reserve(2 * rounds.forward.size() + static_cast<std::size_t>(rank) +

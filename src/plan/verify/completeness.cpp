@@ -116,7 +116,7 @@ class StageSweep {
   bool has_backward(int stage) const {
     return v_.program.backward_of(stage) != StageBackward::kNone;
   }
-  // False for ranks without any instructions, which are reported as a whole.
+  // False for ranks without instructions, which are reported as a whole.
   bool is_ours() const {
     const int rank = v_.program.stage_map.rank_of(stage_);
     return rank >= 0 && rank < v_.program.num_ranks() && !v_.rank_is_bare[rank];

@@ -63,8 +63,8 @@ class Waits {
     }
   }
 
-  // A transfer waits until the transfers ahead of it on its stream have ended. Stores, for each
-  // RECV, the SENDs ahead of it or ahead of its SEND. Omits SENDs for which the rank waits anyway.
+  // A transfer waits for the transfers ahead of it on its stream. Stores, for each RECV, the SENDs
+  // ahead of it or ahead of its SEND, unless the rank waits for them anyway.
   void find_sends_ahead(Streams streams) {
     ahead_.resize(static_cast<std::size_t>(v_.program.num_ranks()));
     for (rank_ = 0; rank_ < v_.program.num_ranks(); ++rank_) {
@@ -88,8 +88,7 @@ class Waits {
     }
   }
 
-  // Members of a collective wait for each other: the first one for all others, and they for the
-  // first.
+  // The first member of a collective waits for the others, which wait for it.
   void meet(const Collective& collective) {
     if (rank_ == collective.hub_rank) {
       if (index_ != collective.hub_index) return;

@@ -1,4 +1,4 @@
-// Where a rank's instructions for one stage and microbatch are, as indices.
+// Indices of a rank's instructions for one stage and microbatch.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,6 @@ struct InstructionIndices {
 
   std::array<std::int32_t, 8> index{-1, -1, -1, -1, -1, -1, -1, -1};
 
-  // `kind` must be F, B, I, W, SEND_* or RECV_*.
   std::int32_t& operator[](ActionKind kind) { return index[column(kind)]; }
   std::int32_t operator[](ActionKind kind) const { return index[column(kind)]; }
 

@@ -20,7 +20,7 @@
 namespace sluice::detail {
 namespace {
 
-// Counts the channel's receives among the receiver's first `events_over` events, which must not
+// Counts a channel's receives among its receiver's first `events_over` events, which must not
 // decrease between calls.
 class CoveredReceives {
  public:
@@ -101,8 +101,8 @@ class DirectBounds {
   std::vector<int> bounds_;
 };
 
-// Step 2 of the file comment: clocks that count events of `watched` ranks. Exact for the channels
-// to these ranks.
+// Step 2 of the file comment: clocks that count `watched` ranks' events. Exact for channels to
+// these ranks.
 class Clocks {
  public:
   static constexpr std::size_t kWidth = 64;
@@ -219,7 +219,7 @@ class Clocks {
   std::vector<int> sent_;
   std::vector<std::deque<Message>> messages_;
   std::vector<Clock> pool_;
-  std::vector<int> users_;  // [copy]: number of references
+  std::vector<int> users_;  // [copy]: references
   std::vector<std::int32_t> free_;
   int largest_ = 0;
 };

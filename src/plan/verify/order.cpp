@@ -20,8 +20,7 @@ class RowOrder {
   }
 
  private:
-  // False if the action is repeated, out of range or on the wrong rank, which is reported
-  // elsewhere.
+  // False for repeated, out-of-range or misplaced actions, which are reported elsewhere.
   bool counts(const Action& action) const {
     return action.microbatch >= 0 && action.microbatch < v_.program.num_microbatches &&
            v_.program.stage_map.rank_of(action.stage) == rank_ &&

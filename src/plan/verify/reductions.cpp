@@ -1,5 +1,5 @@
-// Checks that every reduction runs once, after its gradients, and that the update runs last. Kinds
-// of reductions that the program lacks are not required.
+// Checks that every reduction runs once, after its gradients, and that the update runs last.
+// Reductions that the program lacks are not required.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kNowhere = -1;
 
-// Whether gradients must be reduced, because the weights of replicas would otherwise diverge.
+// Without a reduction, the weights of replicas would diverge.
 bool must_reduce(const Program& program) {
   const bool replicas =
       program.mesh.size(Axis::kDpReplicate) > 1 || program.mesh.size(Axis::kDpShard) > 1;
@@ -202,8 +202,8 @@ class Reductions {
            kind == ActionKind::kUpdate;
   }
 
-  // Checks that PARTIAL_NORM is between the stage's gradients and REDUCE_NORM, and UPDATE after
-  // REDUCE_NORM and the stage's compute.
+  // PARTIAL_NORM must be between the stage's gradients and REDUCE_NORM. UPDATE must follow both and
+  // the stage's compute.
   void check_updates() {
     for (const int stage : stages_of_row()) {
       const StageEnd& end = stages_[stage];

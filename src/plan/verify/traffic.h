@@ -25,12 +25,11 @@ struct Traffic {
   std::vector<std::vector<int>> collectives;  // [collective]: ranks
 };
 
-// `program` must contain transfers and no violations.
 Traffic read_traffic(const Program& program, ChannelsPer channels_per);
 
-// Returns the smallest channel capacity with which all ranks finish if SENDs wait for a free slot.
+// Returns the least channel capacity with which all ranks finish if SENDs wait for room.
 int required_capacity(const Traffic& traffic);
-// Returns the most messages that are ever in one channel, over all timings, if SENDs never wait.
+// Returns the most messages ever in one channel, over all timings, if SENDs never wait.
 int max_in_flight(const Traffic& traffic);
 
 // Runs every rank's events to the end. Rules must have
@@ -103,7 +102,7 @@ class Arrivals {
         num_arrived_(traffic.collectives.size(), 0),
         waits_at_(traffic.events.size(), -1) {}
 
-  // Returns true once all ranks of the collective have arrived. Calls on_complete(members) once.
+  // Returns true once all members have arrived. Calls on_complete(members) once.
   template <typename OnComplete>
   bool try_pass(int rank, int collective, OnComplete&& on_complete) {
     const std::vector<int>& members = traffic_.collectives[collective];

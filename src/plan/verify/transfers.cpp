@@ -9,8 +9,7 @@
 namespace sluice::detail {
 namespace {
 
-// False if the transfer is repeated, out of range or on the wrong rank, which is reported
-// elsewhere.
+// False for repeated, out-of-range or misplaced transfers, which are reported elsewhere.
 bool counts(const Verification& v, int rank, int index, const Action& action) {
   return is_transfer(action.kind) && action.microbatch >= 0 &&
          action.microbatch < v.program.num_microbatches &&
@@ -52,8 +51,8 @@ std::vector<Delivery> out_of_order(const std::vector<Delivery>& channel) {
 }
 
 // PyTorch messages have no tags, so the n-th RECV between two ranks receives the n-th message.
-// Reports RECVs that would receive another message than their own. `deliveries` must hold all
-// messages in this direction.
+// Reports RECVs that would receive a wrong one. `deliveries` must hold all messages in this
+// direction.
 void report_wrong_messages(Verification& v, const Channel& channel,
                            const std::vector<Delivery>& deliveries) {
   std::vector<std::int32_t> sent(deliveries.size());

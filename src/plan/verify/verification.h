@@ -51,7 +51,7 @@ class Verification {
 
 // Checks list sizes and the placement of stages. Returns false if nothing else can be checked.
 bool check_well_formed(Verification& verification);
-// Fills `instructions`. Checks that each is in range, on the stage's rank and not repeated.
+// Fills `instructions`. Checks ranges, ownership and repetition.
 void index_instructions(Verification& verification);
 void check_completeness(Verification& verification);
 void check_order(Verification& verification);

@@ -1,5 +1,5 @@
 // List scheduling: a free rank runs the action that its policy prefers, among those that can start
-// now or soon.
+// soon.
 #pragma once
 
 #include <array>
@@ -22,11 +22,10 @@ struct ListPolicy {
   }
 };
 
-// Returns the policies to try, in a fixed order.
 std::vector<ListPolicy> list_policies(const OrderProblem& problem);
 
-// A rank starts a microbatch only if the activations of all its stages fit. Returns an empty order
-// if no microbatch fits.
+// A rank starts a microbatch only if its activations on all of the rank's stages fit. Returns an
+// empty order if none fits.
 Order list_schedule(const OrderProblem& problem, const ListPolicy& policy);
 
 }  // namespace sluice::detail

@@ -80,7 +80,7 @@ OrderMerit OrderTimer::time(const Order& order) {
   channels_.assign(2 * num_ranks * num_ranks, {});
   done_.assign(cell_of(problem_.num_stages(), kCounts, 0), 0);
   for (std::size_t m = 0; m < static_cast<std::size_t>(problem_.num_microbatches); ++m) {
-    forward_in_[m] = 0;               // input of the first stage
+    forward_in_[m] = 0;
     gradient_in_[cells - 1 - m] = 0;  // the last stage's backward follows its own forward
   }
   for (std::size_t r = 0; r < num_ranks; ++r) {

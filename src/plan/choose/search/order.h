@@ -1,5 +1,5 @@
-// Orders of each rank's forwards and backwards, and a fast timer for them. The search times
-// hundreds of thousands of orders, for which simulate() is too slow.
+// Orders of each rank's forwards and backwards, and a timer that is faster than simulate(). The
+// search times hundreds of thousands of orders.
 //
 // Steps have no microbatch number. The k-th step of a stage and kind belongs to microbatch k.
 #pragma once
@@ -40,12 +40,10 @@ struct OrderProblem {
   }
   double held_bytes(int rank) const;
 };
-// Throws Error(kUsage) if `costs` are for another number of stages.
 OrderProblem order_problem(const StageMap& stage_map, int num_microbatches, const Costs& costs,
                            double max_bytes);
 
-// Times of an order; smaller is better. Infinite if the order cannot complete or needs too much
-// memory.
+// Smaller is better. Infinite if the order cannot complete or needs too much memory.
 struct OrderMerit {
   double makespan = 0;
   double finish = 0;  // mean finish time of the ranks; breaks ties

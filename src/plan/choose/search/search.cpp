@@ -84,7 +84,7 @@ class Search {
     if (!is_known) found_.push_back({std::move(order), merit});
   }
 
-  // Returns a lower bound of the makespan: the compute time of the busiest rank.
+  // No order is faster than the compute time of its busiest rank.
   double least_makespan(const Order& order) const {
     double least = 0;
     for (std::size_t rank = 0; rank < order.size(); ++rank) {
@@ -120,7 +120,7 @@ class Search {
     }
   }
 
-  // Makes a random change. Returns false if it changed nothing.
+  // Returns false if it changed nothing.
   bool change(std::vector<OrderStep>& row) {
     if (row.size() < 2) return false;
     const std::size_t from = random_.below(row.size());
@@ -143,7 +143,7 @@ class Search {
     return true;
   }
 
-  // Splits a B into I and W, or merges adjacent I and W of one stage into a B.
+  // Splits a B into I and W, or merges adjacent I and W of a stage into a B.
   static bool split_or_merge(std::vector<OrderStep>& row, std::size_t at) {
     const OrderStep step = row[at];
     const auto place = row.begin() + static_cast<std::ptrdiff_t>(at);

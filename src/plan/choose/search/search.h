@@ -1,7 +1,7 @@
 // Searches for the order of forwards and backwards with the shortest makespan.
 //
-// Equal inputs give equal results: random numbers are seeded, and the effort is limited by a number
-// of steps, not by time.
+// Equal inputs give equal results: random numbers are seeded, and the effort is a number of steps,
+// not a time.
 //
 // All stages run microbatches in order, so gradients are accumulated as in other schedules.
 #pragma once
@@ -22,14 +22,14 @@ struct SearchOptions {
   // Schedules to improve, besides list schedules. The result is no slower than those of them that
   // fit and run in microbatch order.
   std::vector<Schedule> starts = {};
-  // Limit of the search, as a number of timed forwards and backwards.
+  // Limit of the search: how many forwards and backwards to time.
   std::int64_t effort = 20'000'000;
   std::uint64_t seed = 1;
 };
 
 // Costs have the units of simulate.h. UNSHARD, reductions and the update are ignored. Returns
-// nothing if no order fits into memory. Throws Error(kUsage) if a stage has no rank, there is no
-// microbatch, or `costs` are for another number of stages.
+// nothing if no order fits into memory. Throws Error(kUsage) if a stage has no rank, or `costs` are
+// for another number of stages.
 std::optional<Schedule> search_schedule(const StageMap& stage_map, int num_microbatches,
                                         const Costs& costs, const SearchOptions& options = {});
 

@@ -18,9 +18,9 @@ namespace sluice {
 struct ScheduleQuestion {
   int num_ranks = 1, num_microbatches = 1;
   int stages_per_rank = 0;    // 0: as in the costs, or try 1 and 2
-  std::string stage_to_rank;  // "loop", "v" or a list; "": loop, and also v for 2 stages per rank
+  std::string stage_to_rank;  // "loop", "v" or a list; "": loop, also v for 2 stages per rank
   std::optional<double> max_bytes;
-  std::int64_t effort = SearchOptions().effort;  // SearchOptions::effort for each stage map
+  std::int64_t effort = SearchOptions().effort;  // for each stage map
 };
 
 struct ScheduleAnswer {
@@ -37,15 +37,14 @@ struct SearchResult {
   std::vector<ScheduleAnswer> named;
   std::optional<ScheduleAnswer> found;  // the searched schedule, verified; none if nothing fits
   std::optional<std::size_t> best_named;
-  // Whether `found` beats every usable named schedule.
   bool is_better = false;
   std::optional<double> max_bytes;
 };
 
-// Throws Error(kUsage) if the stage map or the number of stages does not fit, or if max_bytes is
-// set but the costs have no bytes.
+// Throws Error(kUsage) for an unsuitable stage map or number of stages, or if max_bytes is set but
+// the costs have no bytes.
 SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& costs);
-// Reads stage costs (read_costs) or layer times (read_layer_times). Layer times are split into
+// The file has stage costs (read_costs) or layer times (read_layer_times), which are split into
 // stages first.
 SearchResult search_with_file(const ScheduleQuestion& question, const std::string& path);
 
