@@ -39,7 +39,7 @@ struct Fault {
 
   // Whether `part` can have this fault. kNan needs a forward or backward, kCorrupt a send.
   bool can_meet(const Action& part) const;
-  // `part` is `whole` itself, or one half of an overlapped pair.
+  // `part` is `whole` or one half of an overlapped pair.
   bool matches(int at_rank, std::int64_t at_step, int at_index, const Action& whole,
                const Action& part) const;
 };

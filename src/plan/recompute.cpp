@@ -147,7 +147,7 @@ Costs recomputation_costs(const ModelSpec& model, const Partition& partition,
     double all = 0, again = 0;
     for (const int i : stage.layers) all += model.layers[i].cost.forward_flops.at(microbatch);
     for (const int i : stage.recomputed) {
-      const LayerCost& cost = model.layers[i].cost;  // nothing is recomputed without a backward
+      const LayerCost& cost = model.layers[i].cost;
       const bool has_backward =
           cost.input_flops.at(microbatch) + cost.weight_flops.at(microbatch) > 0;
       if (has_backward) again += cost.forward_flops.at(microbatch);

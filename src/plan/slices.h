@@ -29,8 +29,8 @@ std::vector<std::int64_t> sliced_shape(const std::vector<std::int64_t>& shape,
                                        const ParameterSplit& split, const SliceRange& slices,
                                        const std::string& name);
 
-// True if `degree` ranks can share the slices so that each rank's form one subtree: the degree
-// equals num_slices, or is a power of two that divides it. Precondition: both are positive.
+// True if each of `degree` ranks can have one subtree of slices: the degree equals num_slices, or
+// is a power of two that divides it. Precondition: both are positive.
 bool may_share(int degree, int num_slices);
 
 SliceRange slices_of(int coordinate, const TensorParallel& options);

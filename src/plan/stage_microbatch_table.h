@@ -33,7 +33,7 @@ class StageMicrobatchTable {
 
   // The reference stays valid. Precondition: `of` is in range.
   Value& at(StageMicrobatch of) { return is_dense_ ? dense_[cell(of)] : sparse_[of]; }
-  // Returns a default Value if no value was set or the stage does not exist.
+  // Returns a default Value for unset entries and unknown stages.
   const Value& find(StageMicrobatch of) const {
     static const Value nothing;
     if (of.stage < 0 || of.stage >= num_stages_) return nothing;

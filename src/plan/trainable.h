@@ -15,8 +15,7 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
 void require_no_decay(const ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Freezes the layers whose names match, even if their parameters are not known yet. Throws
-// Error(kUsage) if a pattern matches nothing.
+// Freezes the layers whose names match, even if their parameters are not known yet.
 void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns);
 
 void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares = {});

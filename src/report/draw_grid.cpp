@@ -27,7 +27,7 @@ struct Window {
 
 constexpr std::string_view kCut = " ... ";
 
-// True if every rank has only the stage of its own number. The grid then omits stage numbers.
+// True if every rank has the stage of its number. The grid then omits stage numbers.
 bool is_stage_the_rank(const Simulation& simulation) {
   for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
     for (const TimedAction& timed : simulation.ranks[rank].actions) {

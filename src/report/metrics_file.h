@@ -26,7 +26,6 @@ class MetricsFile {
   void append(const StepMetrics& metrics);
   // Writes lines and file name to disk. Throws Error(kUsage) on failure.
   void sync();
-  // Throws Error(kUsage) if the file was removed or replaced.
   void require_in_place() const;
   const std::string& path() const { return path_; }
 

@@ -27,7 +27,7 @@ constexpr double kDigit = 6.2, kLetter = 6.2;
 constexpr Rgb kOther = {138, 146, 155};  // actions without a colour
 constexpr double kPalest = 0.62;         // share of white in the colour of a rank's last stage
 constexpr std::size_t kMostReasons = 12;
-constexpr int kMostShades = 64;  // shades per colour
+constexpr int kMostShades = 64;  // per colour
 
 Rgb paler(const Rgb& color, double white) {
   Rgb result = color;

@@ -20,7 +20,7 @@ struct RunRecord {
   std::int64_t foreign_lines = 0;  // invalid lines of metrics.jsonl
 };
 
-// Throws Error(kInput) if the file is missing, damaged or of another format.
+// Throws Error(kInput) for a missing or invalid file.
 Json read_run_facts(const std::string& path);
 // Adds lines of a metrics.jsonl up to last_step to `curves`. A missing file counts as empty.
 // Returns the number of invalid lines.

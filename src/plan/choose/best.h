@@ -8,9 +8,9 @@
 namespace sluice::detail {
 
 // Compares all named schedules and one found by search, with one or more stages per rank. Returns
-// the verified plan with the shortest predicted step. Ties go to fewer stages, then less memory.
-// Plans must fit into memory_per_rank and accumulate gradients in microbatch order. Throws
-// Error(kUsage) if the options name a schedule, Error(kMemory) if nothing fits, and
+// the verified plan with the shortest predicted step. Ties go to fewer stages, then less memory,
+// then table order. Plans must fit into memory_per_rank and accumulate gradients in microbatch
+// order. Throws Error(kUsage) if the options name a schedule, Error(kMemory) if nothing fits, and
 // plan_pipeline()'s errors if all candidates fail.
 Plan best_plan(ModelSpec model, const PipelineOptions& options);
 

@@ -39,8 +39,8 @@ bool lie_alike(const StageMap& places, const StageMap& stage_map) {
   std::vector<bool> taken(static_cast<std::size_t>(stage_map.num_ranks()), false);
   for (int stage = 0; stage < stage_map.num_stages(); ++stage) {
     const int rank = stage_map.rank_of(stage), place = places.rank_of(stage);
-    // In `places`, rank `place` also has the stage of that number, so both stages must share a rank
-    // in `stage_map`.
+    // In `places`, rank `place` owns stage `place`, so both stages must share a rank in
+    // `stage_map`.
     if (rank != stage_map.rank_of(place)) return false;
     if (stage != place) continue;
     if (taken[static_cast<std::size_t>(rank)]) return false;

@@ -21,7 +21,6 @@ class Question {
   Question(ModelSpec model, const PipelineOptions& options);
 
   const PipelineOptions& options() const { return options_; }
-  // The part of the plan that all candidates share.
   const Plan& base() const { return base_; }
 
   bool cuts_by_costs() const { return options_.balance != Balance::kEven; }

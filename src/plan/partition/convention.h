@@ -74,8 +74,6 @@ std::vector<std::string> drop_overruled(const ConventionRules& convention,
                                         PartitionOptions& options);
 void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options);
-// Throws Error(kUsage) for counts out of range, and for options that exclude each other or are not
-// supported by the convention.
 void check_options(const ConventionRules& convention, const PartitionOptions& options,
                    bool by_costs);
 void require_num_stages(const PartitionOptions& options, int num_stages);

@@ -25,10 +25,8 @@ class Cutting {
 
   // Precondition: constructed with CutBy::kRule.
   Partition by_rule() const;
-  // `costs` has each layer's share of the step time, in any unit. Throws Error(kUsage) if their
-  // number is wrong or a stage would be empty.
+  // `costs` has each layer's share of the step time, in any unit.
   SplitProblem problem(const std::vector<double>& costs) const;
-  // `starts` holds the first layer of every stage.
   Partition at(const std::vector<int>& starts) const;
   // Like at(), but sets only StageContent's layers and backward.
   Partition outline(const std::vector<int>& starts) const;

@@ -27,7 +27,6 @@ LayerValues values_of(const LayerInfo& layer) {
   return values;
 }
 
-// Returns the values that no layer reads after their last write.
 NameSet unread_values(const std::vector<LayerValues>& layers) {
   NameSet unread;
   for (const LayerValues& layer : layers) {

@@ -33,15 +33,15 @@ Program add_transfers(Program program);
 // Moves every RECV down to the instruction that needs it, or to the rank's next transfer. Throws
 // Error(kInput) for an unused RECV.
 Program defer_receives(Program program);
-// Adds UNSHARD before and RESHARD after a stage's uses, so that at most `max_active_stages` are
-// gathered (torch `_add_unshard_reshard`), or one more for the second stage of an overlapped pair.
-// Throws Error(kUsage) for a limit below 1.
+// Adds UNSHARD before and RESHARD after a stage's uses (torch `_add_unshard_reshard`). Keeps at
+// most `max_active_stages` gathered, plus one for the backward of an overlapped pair. Throws
+// Error(kUsage) for a limit below 1.
 Program add_unshard_reshard(Program program, int max_active_stages = 3);
 // Adds {s}REDUCE_GRAD directly after the stage's last weight gradient (torch `_add_reduce_grad`),
 // or {s}REDUCE_GRAD{m} after each.
 Program add_reduce_grad(Program program, bool per_microbatch = false);
-// Adds {g}REDUCE_TIED after all compute, on each rank with a stage of tie group g, unless the group
-// has one stage. All ranks use the order of the groups, so they cannot deadlock.
+// Adds {g}REDUCE_TIED after all compute, on each rank with a stage of a multi-stage tie group g.
+// All ranks use the same order, so they cannot deadlock.
 Program add_tied_reductions(Program program, std::vector<TieGroup> groups);
 // Adds REDUCE_LOSS on every rank, before REDUCE_NORM and updates or at the end.
 Program add_loss_reduction(Program program);

@@ -31,7 +31,6 @@ Moment arrival_of(Moment departure, double occupied, double latency, Moment& cha
   return departure;
 }
 
-// Memory of a rank's stages and microbatches in flight.
 struct LiveBytes {
   double now = 0, peak = 0;
 

@@ -1,5 +1,5 @@
-// Each rank runs until an input is missing, and continues once its arrival time is known. Times
-// therefore do not depend on the order in which we visit ranks.
+// Each rank runs until an input is missing, and continues once its arrival time is known. The order
+// in which we visit ranks therefore does not matter.
 #include "sluice/simulate.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using detail::PerKind;
 using Step = Simulation::Step;
 constexpr double kUnknown = -1.0;
 
-// A time, and the compute action that determined it (rank -1: the start of the step).
+// A time, and the compute action that determined it (rank -1: none).
 struct Moment {
   double time = 0.0;
   Step cause{-1, -1};

@@ -1,13 +1,12 @@
-// A channel is fullest right after a SEND, when the sender is as far ahead of the receiver as the
+// A channel is fullest right after a SEND, with the sender as far ahead of the receiver as the
 // program allows. The only receives that must precede a SEND are those that a chain of messages
-// reports to its sender. A timing without any other receives is possible, so the largest occupancy
-// is exactly
+// reports to its sender, so the largest occupancy is exactly
 //
-//   max over SENDs k of a channel (k + 1 - receives reported to the sender).
+//  max over SENDs k of a channel (k + 1 - receives reported to the sender).
 //
-// Vector clocks (Mattern, "Virtual time and global states of distributed systems", 1989) count the
-// events of another rank that are certainly over. Each message carries the sender's clock. Clocks
-// over all ranks would cost messages x ranks. Step 1 therefore bounds every channel using direct
+// Each message carries its sender's vector clock (Mattern, "Virtual time and global states of
+// distributed systems", 1989), which counts events of other ranks that are certainly over. Clocks
+// over all ranks would cost messages x ranks. Step 1 therefore bounds every channel by direct
 // messages from receiver to sender. Step 2 runs clocks over some ranks at a time, in falling order
 // of bounds, until no bound exceeds the result.
 #include <algorithm>
@@ -39,7 +38,7 @@ class CoveredReceives {
   std::vector<std::size_t> covered_;
 };
 
-// Step 1 of the file comment: an upper bound per channel, from direct messages.
+// Step 1 of the file comment: upper bounds from direct messages.
 class DirectBounds {
  public:
   explicit DirectBounds(const Traffic& traffic)

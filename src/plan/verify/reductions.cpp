@@ -28,7 +28,6 @@ bool reduces_single(const Program& program) {
   return false;
 }
 
-// Indices of the last instruction of each kind on a stage.
 struct StageEnd {
   int compute = kNowhere;
   int gradient = kNowhere;
@@ -150,7 +149,6 @@ class Reductions {
     }
   }
 
-  // Records a REDUCE_GRAD. A stage has one, or one per microbatch.
   void read_reduction(const Action& action, int index) {
     if (!with_single_) {
       once(stages_[action.stage].reduced, index);

@@ -50,7 +50,7 @@ class Replay {
     runnable_.push_back(rank);
   }
 
-  // Returns false if ranks are stuck, which never happens with verified programs.
+  // Returns false if ranks are stuck.
   [[nodiscard]] bool run() {
     do {
       for (std::size_t rank = at_.size(); rank-- > 0;) {

@@ -28,8 +28,7 @@ struct SearchOptions {
 };
 
 // Costs have the units of simulate.h. UNSHARD, reductions and the update are ignored. Returns
-// nothing if no order fits into memory. Throws Error(kUsage) if a stage has no rank, or `costs` are
-// for another number of stages.
+// nothing if no order fits into memory.
 std::optional<Schedule> search_schedule(const StageMap& stage_map, int num_microbatches,
                                         const Costs& costs, const SearchOptions& options = {});
 
