@@ -12,8 +12,8 @@ namespace sluice::detail {
 // communication backend chooses the order, or if each microbatch's gradients are reduced.
 bool sums_in_shards(const DataParallel& options);
 
-// Throws Error(kUsage) if the options contradict each other, the number of microbatches, or the
-// collectives in a user-supplied schedule. Returns notes about options that have no effect.
+// Throws Error(kUsage) if the options contradict each other, the number of microbatches, or a
+// user-supplied schedule's collectives. Returns notes about options without effect.
 std::vector<std::string> check_data_parallel(const DataParallel& options, const Schedule& schedule,
                                              bool is_own_schedule);
 

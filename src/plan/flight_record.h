@@ -24,11 +24,11 @@ struct FlightEntry {
   int index = 0;  // in the rank's list of instructions
   std::string action;
   FlightState state = FlightState::kRunning;
-  double start = 0;        // seconds since 1970
-  double seconds = 0;      // from start to end, or to the time of the record
-  double waited = 0;       // part of `seconds` spent waiting for ranks
-  std::int64_t bytes = 0;  // sent or received
-  int peer = -1;           // rank at the other end of a SEND or RECV
+  double start = 0;    // seconds since 1970
+  double seconds = 0;  // from start to end, or to the time of the record
+  double waited = 0;   // part of `seconds` spent waiting for ranks
+  std::int64_t bytes = 0;
+  int peer = -1;  // rank at the other end of a SEND or RECV
   // The RECVs and collectives for which this instruction waits, or waited when it failed.
   std::vector<std::string> waits_for;
   // The collective call in which this instruction waits, or "".

@@ -42,7 +42,7 @@ struct Operator {
   std::string writes;
   std::vector<std::string> weights;  // name patterns, without the layer's prefix
   ShapePolynomial forward_flops, input_flops, weight_flops;
-  bool of_heads = false;  // divided like the attention heads, although it has no weights
+  bool of_heads = false;  // divided like attention heads, although without weights
   // Whether this is LibTorch's own matrix product or norm. LayerShare::early_matrices needs it.
   enum class Plain : std::uint8_t { kNo, kMatrix, kNorm } plain = Plain::kNo;
   double casted_weights = 0;

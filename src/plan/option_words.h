@@ -14,7 +14,7 @@ namespace sluice::detail {
 const Words<OptimizerKind>& words_of(OptimizerKind);
 const Words<Decay>& words_of(Decay);
 const Words<GradientScale::Kind>& words_of(GradientScale::Kind);  // kDivisor has no spelling
-const Words<Rounding>& words_of(Rounding);                        // kNone is spelled ""
+const Words<Rounding>& words_of(Rounding);                        // kNone is ""
 const Words<Placement>& words_of(Placement);
 const Words<LogLevel>& words_of(LogLevel);
 const Words<Reduction>& words_of(Reduction);

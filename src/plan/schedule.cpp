@@ -37,7 +37,7 @@ constexpr std::array<OtherSchedule, 13> kOtherSchedules = {{
     {"eager1f1b", "Eager-1F1B", "it runs more forwards ahead", "1F1B"},
 }};
 
-// torch accepts the names of these abstract classes as schedules and fails later.
+// torch accepts these abstract classes as schedules and fails later.
 constexpr std::array<std::string_view, 4> kAbstractNames = {
     "pipelineschedulesingle", "pipelineschedulemulti", "_pipelinescheduleruntime",
     "_scheduleforwardonly"};

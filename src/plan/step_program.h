@@ -14,7 +14,7 @@ struct StepProgram {
   // Number of microbatches to evaluate. If unset, the program is a training step.
   std::optional<int> forwards = {};
   bool has_loss = true;  // false: the program only returns outputs
-  // True for only the weight update, after steps that end with gradients.
+  // True if only the user's optimizer runs, after steps that end with gradients.
   bool update_only = false;
   friend bool operator==(const StepProgram&, const StepProgram&) = default;
 };

@@ -50,7 +50,7 @@ std::vector<WaitGraph::Stuck> WaitGraph::find_circles() const {
       rank = waits_[rank][passed[rank]].other_rank;
     }
     if (at[rank] == kFinished || seen[rank] != start) continue;
-    const int first = rank;  // this rank is on a cycle
+    const int first = rank;
     do {
       const Wait& wait = waits_[rank][passed[rank]];
       circles.push_back({rank, wait.index, wait.other_rank, wait.other_index});

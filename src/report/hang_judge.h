@@ -1,5 +1,5 @@
 // Decides that a rank hangs: it waits for no other rank, and its instruction takes much longer than
-// expected, which is the longest that this kind has taken on its stage.
+// expected, that is, than this kind of instruction has ever taken on its stage.
 #pragma once
 
 #include <chrono>

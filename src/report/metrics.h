@@ -10,7 +10,6 @@
 
 namespace sluice {
 
-// How a rank spent a step, in seconds.
 struct RankSeconds {
   double compute = 0, wait_receive = 0, wait_send = 0, reduction = 0, optimizer = 0, other = 0;
 };
@@ -20,7 +19,7 @@ struct StepMetrics {
   double loss = 0;       // mean per token, in nats
   double grad_norm = 0;  // before clipping
   double lr = 0;
-  std::int64_t tokens = 0;  // tokens that count towards the loss
+  std::int64_t tokens = 0;  // that count towards the loss
   double step_seconds = 0;
   double bubble_fraction = 0;
   std::vector<std::int64_t> memory_bytes;  // peak tensor bytes per rank

@@ -24,7 +24,7 @@ class MetricsFile {
 
   // On failure, throws Error(kUsage) and leaves no partial line.
   void append(const StepMetrics& metrics);
-  // Writes lines and file name to disk. Throws Error(kUsage) on failure.
+  // Writes lines and file name to disk. Throws Error(kUsage).
   void sync();
   void require_in_place() const;
   const std::string& path() const { return path_; }

@@ -27,7 +27,7 @@ class PaceWatch {
   static constexpr int kWarmUp = 5, kWindow = 50;
   static constexpr double kTolerance = 0.15;
 
-  // `expected` is in seconds per step.
+  // `expected`: seconds per step.
   explicit PaceWatch(double expected) : expected_(expected) {}
 
   bool add(double seconds);

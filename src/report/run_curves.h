@@ -18,7 +18,7 @@ class Curve {
  public:
   static constexpr std::size_t kMost = 1024;
   struct Part {
-    std::int64_t first = 0, last = 0;  // first and last step
+    std::int64_t first = 0, last = 0;  // steps
     double least = 0, most = 0;
     double begin = 0, end = 0;
   };

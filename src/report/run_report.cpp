@@ -374,8 +374,6 @@ class Page {
     return number_in(run.facts.at("settings").at(key), "value");
   }
 
-  // Returns "corpus.txt and 2 more files", "1,234,567 bytes, 512 sequences an epoch; 1.25 epochs
-  // ...".
   std::string data_line() const {
     const Json& data = run_.facts.at("data");
     if (!data.is_object()) return {};

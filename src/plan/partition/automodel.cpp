@@ -36,7 +36,7 @@ void require_model_name(const char* option, const std::optional<std::string>& gi
   }
 }
 
-// Takes options that are not set from the model.
+// Options that are not set come from the model.
 HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& options) {
   const std::string& first = model.layers.front().name;
   const std::string prefix = first.substr(0, first.size() - kEmbedding.size());

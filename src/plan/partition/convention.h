@@ -36,8 +36,8 @@ Split split_at(const LayerNames& layers, std::vector<int> starts);
 // the last.
 Split split_by_shares(const LayerNames& layers, const std::vector<int>& shares);
 
-// Cut at named layers. Throw for names that are unknown, unsorted or repeated. split_as_listed()
-// also throws for layers without a stage and stages without a layer.
+// These cut at named layers, and throw for names that are unknown, unsorted or repeated.
+// split_as_listed() also throws for layers without a stage and stages without a layer.
 Split split_before(const LayerNames& layers, const std::vector<std::string>& points,
                    bool decoders_only);
 Split split_after(const LayerNames& layers, const std::vector<std::string>& cuts);
@@ -79,8 +79,8 @@ void check_options(const ConventionRules& convention, const PartitionOptions& op
 void require_num_stages(const PartitionOptions& options, int num_stages);
 void require_layers(const ConventionRules& convention, const PartitionOptions& options,
                     int num_stages, int num_decoders);
-// Assigns stages to ranks. Throws Error(kUsage) if a V schedule does not get two stages per rank,
-// or if stage_to_rank does not fit or leaves a rank empty.
+// Throws Error(kUsage) if a V schedule does not get two stages per rank, or if stage_to_rank does
+// not fit or leaves a rank without stages.
 StageMap place_stages(const PartitionOptions& options, const ConventionRules& convention,
                       const ScheduleInfo* schedule, int num_ranks, int num_stages);
 

@@ -9,9 +9,10 @@
 namespace sluice::detail {
 
 struct SplitProblem {
-  std::vector<double> costs;       // of each layer, at least 0
-  int first_cut = 1;               // stages after the first start at a layer
-  int last_cut = 1;                // in [first_cut, last_cut]
+  std::vector<double> costs;  // of each layer, at least 0
+  // Stages after the first start at a layer in [first_cut, last_cut].
+  int first_cut = 1;
+  int last_cut = 1;
   std::vector<int> stage_to_rank;  // per stage
 };
 

@@ -34,7 +34,7 @@ enum class StagesNeed { kOne, kSeveral, kAny };
 StagesNeed stages_need(const ScheduleInfo* schedule);
 bool fits(StagesNeed need, int stages_per_rank);
 std::string need_text(StagesNeed need);
-// Implements calculate_virtual_stages(). `noun` names the layers in messages.
+// `noun` names the layers in messages.
 VirtualStages virtual_stages(int num_layers, int layers_per_stage, int pp_size, StagesNeed need,
                              Rounding rounding, const char* noun = "layer");
 

@@ -56,7 +56,6 @@ Program add_partial_norms(Program program);
 // compute (ascending if update_only). Ranks without such stages keep OPTIMIZER_STEP.
 Program split_optimizer_step(Program program);
 
-// In the order in which lower() applies them.
 struct NamedPass {
   std::string name;
   Program (*apply)(Program, const LowerOptions&) = nullptr;

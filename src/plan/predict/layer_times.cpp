@@ -55,7 +55,7 @@ double part_held(const LayerInfo& layer, const TensorParallel& how) {
 // Adds the exchanges between tensor-parallel ranks. With sequence parallelism, attention and MLP
 // each gather rows at the start and scatter sums at the end. Without it, each sums once, which
 // sends as much. The backward mirrors this. An embedding exchanges at its end. A head exchanges at
-// its start, and sums three small tensors for the loss over a divided vocabulary.
+// its start, and sums three small tensors for the loss.
 void add_exchanges(const LayerInfo& info, const TensorParallel& how, const LayerTimes& times,
                    LayerTime& layer) {
   double bytes = 0;

@@ -45,7 +45,7 @@ struct LayerTimes {
   double bandwidth = 0;  // bytes per unit of time; 0: infinite
   double action = 0;     // overhead of each action
   double reduce_loss = 0, reduce_norm = 0;
-  double parallel_ranks = 0;  // ranks that have a core for each of their threads; 0: all
+  double parallel_ranks = 0;  // ranks whose threads all have a core at once; 0: all
   TimedRun of;
   std::string file;
 };

@@ -10,7 +10,7 @@
 namespace sluice::detail {
 
 struct ListPolicy {
-  std::array<int, 3> preference = {1, 2, 0};  // of F, I, W; the highest runs first
+  std::array<int, 3> preference = {1, 2, 0};  // of F, I, W; highest runs first
   bool late_stages_first = true;              // order among forwards
   double look_ahead = 0;                      // how long to stay idle for a preferred action
   int most_in_flight = 1;                     // microbatches on the last rank

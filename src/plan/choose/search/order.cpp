@@ -12,7 +12,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr double kUnknown = -1;
-constexpr int kCounts = 3;  // completed F; I or B; W or B
+constexpr int kCounts = 3;  // counters per stage: completed F; I or B; W or B
 
 std::size_t cell_of(int row, int width, int column) {
   return static_cast<std::size_t>(row) * static_cast<std::size_t>(width) +

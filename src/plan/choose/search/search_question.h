@@ -25,9 +25,9 @@ struct ScheduleQuestion {
 
 struct ScheduleAnswer {
   Schedule schedule;
-  Simulation simulation;  // of the program with transfers
-  VerifyReport report;    // of the program with transfers
-  std::string refusal;    // why the schedule cannot be used, or ""
+  Simulation simulation;
+  VerifyReport report;
+  std::string refusal;  // why the schedule cannot be used, or ""
 };
 
 // Returns the peak bytes of any rank, or 0 if unknown.
