@@ -9,7 +9,8 @@
 namespace sluice::detail {
 
 // True if replicas' gradients are summed in the fixed order of shard_tree.h. False if the
-// communication backend chooses the order, or if each microbatch's gradients are reduced.
+// communication backend chooses the order, or if each microbatch's gradients are reduced
+// separately.
 bool sums_in_shards(const DataParallel& options);
 
 // Throws Error(kUsage) if the options contradict each other, the number of microbatches, or a

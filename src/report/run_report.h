@@ -15,7 +15,7 @@ std::string report_path(const std::string& folder);
 
 struct RunRecord {
   std::string folder;
-  Json facts;  // contents of run.json
+  Json facts;  // run.json
   RunCurves curves;
   std::int64_t foreign_lines = 0;  // invalid lines of metrics.jsonl
 };

@@ -138,7 +138,7 @@ std::vector<int> stages_to_try(const Question& question, const ScheduleInfo& sch
   if (asked > 0 || has_own_split(partition)) return {asked};
   if (schedule.single_stage) return {1};
   if (schedule.placement == Placement::kV) return {2};
-  // With one stage per rank, other schedules equal single-stage ones.
+  // With one stage per rank, only interleaved zero bubble differs from single-stage schedules.
   std::vector<int> result;
   if (schedule.kind == ScheduleKind::kInterleavedZeroBubble) result.push_back(1);
   for (int each = 2; each <= kMostStages; ++each) {

@@ -1,4 +1,4 @@
-// Plans a single candidate schedule.
+// Plans one candidate schedule.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
-// Before every compute action, drops stages that left the window of next uses, then gathers those
-// that entered it, in order of use:
+// The window has the stages with the nearest next uses. Before every compute action, drops stages
+// that left the window, then gathers those that entered it, in order of use:
 //
 //   0F0 1F0 2F0 2B0 1B0 0B0, two at once:
 //   0UNSHARD 1UNSHARD 0F0 0RESHARD 2UNSHARD 1F0 2F0 2B0 2RESHARD 0UNSHARD 1B0 1RESHARD 0B0 0RESHARD
 //
 // After an action only its own stages can leave the window, because all other next uses are nearer
-// now. The time is O(n log(stages of the rank)).
+// now. Takes O(n log(stages of the rank)).
 #include <algorithm>
 #include <array>
 #include <queue>

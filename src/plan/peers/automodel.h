@@ -1,4 +1,3 @@
-// Internal parts of sluice/parts/peers.h.
 #pragma once
 
 #include <string>

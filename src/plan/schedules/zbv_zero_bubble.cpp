@@ -7,7 +7,8 @@
 //   rank 0  F0 F1 F2 f0 i0 w0 f1 i1 w1 I0 W0 f2 i2 w2 I1 W1 I2 W2
 //   rank 1     F0 f0 F1 f1 i0 w0 F2 I0 W0 f2 i1 w1 I1 i2 I2 W1 w2 W2
 //
-// If F = I = W, only the ramps have bubbles. Every rank keeps as many activations as 1F1B's first.
+// If F = I = W, only the ramps have bubbles. Every rank keeps as many activations as the first rank
+// of 1F1B.
 #include <algorithm>
 
 #include "plan/schedules/builders.h"

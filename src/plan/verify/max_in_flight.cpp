@@ -1,8 +1,8 @@
 // A channel is fullest right after a SEND, with the sender as far ahead of the receiver as the
 // program allows. The only receives that must precede a SEND are those that a chain of messages
-// reports to its sender, so the largest occupancy is exactly
+// reports to its sender. Some timing has no others, so the largest occupancy is exactly
 //
-//  max over SENDs k of a channel (k + 1 - receives reported to the sender).
+//   max over SENDs k of a channel (k + 1 - receives reported to the sender).
 //
 // Each message carries its sender's vector clock (Mattern, "Virtual time and global states of
 // distributed systems", 1989), which counts events of other ranks that are certainly over. Clocks

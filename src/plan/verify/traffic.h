@@ -33,8 +33,8 @@ int required_capacity(const Traffic& traffic);
 int max_in_flight(const Traffic& traffic);
 
 // Runs every rank's events to the end. Rules must have
-//  bool try_run(Replay<Rules>&, int rank, Event)   returns false if the rank must wait for wake()
-//  bool relax()                                    called if all ranks wait; true: try again
+//   bool try_run(Replay<Rules>&, int rank, Event)   returns false if the rank must wait for wake()
+//   bool relax()                                    called if all ranks wait; true: try again
 template <typename Rules>
 class Replay {
  public:

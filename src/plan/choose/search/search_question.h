@@ -20,7 +20,7 @@ struct ScheduleQuestion {
   int stages_per_rank = 0;    // 0: as in the costs, or try 1 and 2
   std::string stage_to_rank;  // "loop", "v" or a list; "": loop, also v for 2 stages per rank
   std::optional<double> max_bytes;
-  std::int64_t effort = SearchOptions().effort;  // for each stage map
+  std::int64_t effort = SearchOptions().effort;  // per stage map
 };
 
 struct ScheduleAnswer {
