@@ -16,7 +16,6 @@ enum class Target { kNone, kStage, kGroup };
 
 enum class Microbatch { kNone, kOptional, kRequired };
 
-// The text of an action is {target}{word}{microbatch}.
 struct Spelling {
   ActionKind kind;
   std::string_view word;

@@ -5,7 +5,8 @@
 
 namespace sluice::detail {
 
-// Calls visit() for each F, B, I or W in `action`; an overlapped pair has two, forward first.
+// Calls visit() for each F (forward), B (backward), I (input gradient) or W (weight gradient) in
+// `action`. An overlapped pair has two, forward first.
 template <typename Visit>
 void for_each_half(const Action& action, Visit&& visit) {
   if (action.kind == ActionKind::kOverlap) {
@@ -28,8 +29,7 @@ inline bool is_send(ActionKind kind) {
 inline bool is_recv(ActionKind kind) {
   return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
 }
-// For a transfer, the kind of value that it moves. For F, B and I, the kind of their input and
-// output.
+// Returns the kind of value that a transfer moves, or that F, B and I compute.
 inline ChannelKind channel_kind_of(ActionKind kind) {
   const bool is_activation = kind == ActionKind::kForward || kind == ActionKind::kSendForward ||
                              kind == ActionKind::kRecvForward;
@@ -42,8 +42,7 @@ inline bool names_stage(ActionKind kind) {
          kind == ActionKind::kUpdate || kind == ActionKind::kPartialNorm;
 }
 
-// True for a collective between pipeline ranks. Collectives between replicas are excluded, because
-// all replicas run the same row.
+// True for collectives between pipeline ranks, not for those between replicas.
 inline bool is_collective(ActionKind kind) { return is_post(kind) && axes_of(kind).has(Axis::kPp); }
 
 }  // namespace sluice::detail

@@ -14,8 +14,7 @@ double as_double(std::int64_t count) { return static_cast<double>(count); }
 
 }  // namespace
 
-// A block belongs to the owner whose share contains its middle. Sizes may be arbitrarily large, so
-// we never loop over blocks.
+// A block belongs to the owner whose share of all elements contains the block's middle.
 std::vector<std::int64_t> block_shares(const std::vector<std::int64_t>& sizes, int num_owners) {
   std::vector<std::int64_t> shares(static_cast<std::size_t>(num_owners), 0);
   double all = 0, before = 0;

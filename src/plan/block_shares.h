@@ -1,4 +1,4 @@
-// Predicts the result of src/optim/block_ranges.h, which divides parameters among replicas.
+// Predicts how src/optim/block_ranges.h divides parameters among replicas.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,7 @@
 
 namespace sluice::detail {
 
-// Returns the elements per owner. Parameters are divided in blocks of 16384 elements, so small ones
-// stay whole.
+// Returns elements per owner. Parameters are divided in blocks of 16384 elements.
 std::vector<std::int64_t> block_shares(const std::vector<std::int64_t>& sizes, int num_owners);
 
 }  // namespace sluice::detail

@@ -1,5 +1,5 @@
-// Names a FIFO between two ranks. Depending on the transport, each kind of message has its own
-// FIFO, or all share one.
+// Names a FIFO between two ranks. Depending on the transport, activations and gradients have
+// separate FIFOs or share one.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The values that cross a cut are those that are live there: written before it, and read after it
-// before they are overwritten.
+// A value crosses a cut between layers if it is written before the cut, and read after it before it
+// is overwritten.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -13,8 +13,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Returns positions in the order of first writes. Checks that values are written before they are
-// read.
+// Numbers values by their first write. Throws if one is read before.
 std::map<std::string, std::size_t> number_writes(const std::vector<LayerNames>& layers,
                                                  const std::set<std::string>& batch,
                                                  const Names& final_outputs) {

@@ -12,16 +12,15 @@ struct LayerNames {
   std::vector<std::string> reads, writes;
 };
 
-// For each cut, which lies before layer `cuts[i]`, returns the values that must be sent across it,
-// in the order of their first write. batch_inputs are not sent. final_outputs are read after the
-// last layer. Throws Error(kUsage) if a value is read before it is written, or if a layer writes a
-// batch input.
+// Returns, for each cut (before layer `cuts[i]`), the values to send across it, in the order of
+// their first write. batch_inputs are not sent. final_outputs are read after the last layer. Throws
+// Error(kUsage) if a value is read before it is written, or if a layer writes a batch input.
 std::vector<std::vector<std::string>> values_crossing_cuts(
     const std::vector<LayerNames>& layers, const std::vector<int>& cuts,
     const std::vector<std::string>& batch_inputs, const std::vector<std::string>& final_outputs);
 
-// Returns, in ascending order, the layers in `free` (ModelSpec::free_layers) whose values are in
-// `read` or are needed to compute those.
+// `free` are layers that any stage may run (ModelSpec::free_layers). Returns those that compute the
+// values in `read` or inputs of such layers, ascending.
 template <typename Layer, typename Writes>
 std::vector<int> needed_free_layers(const std::vector<Layer>& free, std::set<std::string> read,
                                     const Writes& writes) {

@@ -142,8 +142,8 @@ bool sums_in_shards(const DataParallel& options) {
 
 void require_replicas(const DataParallel& options, int num_microbatches) {
   require_degree(options.degree);
-  // ZeRO-3 sums whole gradients once per step. Reducing each microbatch would save no memory and
-  // multiply the traffic.
+  // ZeRO-3 reduces accumulated gradients once per step. Reducing those of each microbatch would
+  // save no memory and multiply the traffic.
   if (options.zero3 && options.per_microbatch) {
     refuse(std::string(kZero3) + " and " + kPerMicrobatch + " exclude each other", kPerMicrobatch,
            "reduce once a step where parameters are sharded");

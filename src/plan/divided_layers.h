@@ -12,7 +12,7 @@
 
 namespace sluice::detail {
 
-// Explains why the model does not support tensor parallelism. Returns "" if it does.
+// Returns "" if the model supports tensor parallelism.
 inline std::string reason_not_divided(const ModelSpec& model) {
   const std::vector<LayerInfo>& layers = model.layers;
   const auto of_adapter = [](const ParameterSpec& parameter) { return parameter.of_adapter; };

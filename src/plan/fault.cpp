@@ -48,7 +48,7 @@ Integer number(const std::string& name, std::string_view text, std::int64_t leas
   return static_cast<Integer>(value);
 }
 
-// "1SEND_F3" -> "SEND_F". A pair returns "OVERLAP_F_B".
+// Returns "SEND_F" for "1SEND_F3", "OVERLAP_F_B" for an overlapped pair.
 std::string kind_word(const std::string& action) {
   if (action.starts_with('(')) return action.substr(action.rfind(')') + 1);
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -102,7 +102,7 @@ void set(Fault& fault, const std::string& name, const std::string& value) {
   if (name == "always") fault.always = true;
 }
 
-// Pairs of actions contain separators in parentheses.
+// Ignores separators within parentheses, as in "(0F7;7B3)OVERLAP_F_B".
 std::vector<std::string> split_outside(std::string_view text, char separator) {
   std::vector<std::string> parts(1);
   int depth = 0;

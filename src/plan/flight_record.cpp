@@ -29,7 +29,7 @@ const detail::Words<FlightState>& states() {
   return table;
 }
 
-// Each member must exist and have the right type.
+// Requires each member to exist and have the right type.
 class Reader {
  public:
   Reader(const Json& object, std::string place, const std::string& file)

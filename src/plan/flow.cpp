@@ -15,7 +15,7 @@ namespace {
 }
 
 int count_stages(const std::vector<std::vector<int>>& routes) {
-  std::size_t most = 0;  // upper bound: every stage is on some route
+  std::size_t most = 0;
   for (const std::vector<int>& route : routes) most += route.size();
   int count = 0;
   for (const std::vector<int>& route : routes) {

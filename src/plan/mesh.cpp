@@ -106,7 +106,7 @@ std::vector<int> Mesh::group(int rank, Axis axis) const {
     return ranks;
   }
   const auto stride_of = [&](Axis grid_axis) { return strides_[index_of(grid_axis)]; };
-  int first = rank;  // the rank at expert position 0
+  int first = rank;
   for (const Axis shared : {Axis::kDpReplicate, Axis::kDpShard, Axis::kCp}) {
     first -= coordinate(rank, shared) * stride_of(shared);
   }

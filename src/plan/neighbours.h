@@ -9,13 +9,11 @@
 
 namespace sluice::detail {
 
-// True if the stages are on different ranks.
 inline bool exchanges(const Program& program, int stage, int neighbour) {
   const int here = program.stage_map.rank_of(stage), there = program.stage_map.rank_of(neighbour);
   return here >= 0 && there >= 0 && here != there;
 }
 
-// The stage at the other end, or Flow::kNone.
 inline int peer_stage(const Program& program, const Action& transfer) {
   const ChannelKind kind = channel_kind_of(transfer.kind);
   return is_send(transfer.kind)
@@ -30,7 +28,7 @@ inline Channel channel_of(const Program& program, const Action& transfer) {
   return is_send(transfer.kind) ? Channel{here, there, kind} : Channel{there, here, kind};
 }
 
-// Returns the other end: for SEND_F the RECV_F of the consumer, and so on.
+// Returns the matching transfer: for a stage's SEND_F, the next stage's RECV_F.
 inline Action counterpart(const Program& program, const Action& transfer) {
   const auto other = [&](ActionKind kind) {
     return Action::make(kind, peer_stage(program, transfer), transfer.microbatch);
@@ -47,16 +45,17 @@ inline Action counterpart(const Program& program, const Action& transfer) {
   }
 }
 
-// Collectives are numbered: REDUCE_TIED by tie group, then REDUCE_LOSS, GATHER_OUTPUTS and
+// Numbers collectives: each tie group's REDUCE_TIED, then REDUCE_LOSS, GATHER_OUTPUTS and
 // REDUCE_NORM. An unknown tie group has number -1.
 inline int num_collectives(const Program& program) {
   return static_cast<int>(program.tie_groups.size()) + 3;
 }
 int number_of(const Program& program, const Action& collective);
-// Returns ranks in ascending order. Precondition: number_of() is not -1.
+// Returns the collective's ranks, ascending. Precondition: its number is not -1.
 std::vector<int> members_of(const Program& program, const Action& collective);
 
-// True if `user` waits for `post`, an earlier post or PARTIAL_NORM of the same row (program.h).
+// True if `user` must wait for `post`, an earlier asynchronous transfer or collective (or
+// PARTIAL_NORM) of the same rank.
 bool uses(const Program& program, const Action& user, const Action& post);
 
 bool holds_transfers(const Program& program);
@@ -65,7 +64,6 @@ bool updates(const Program& program);
 
 std::string location_text(const Program& program, int rank, int index);
 
-// Throws Error(kInput) unless sizes agree and every stage, rank and microbatch is in range.
 void require_in_range(const Program& program);
 
 }  // namespace sluice::detail

@@ -22,8 +22,7 @@ void add(ShapePolynomial& sum, const ShapePolynomial& more, double factor = 1) {
 }
 
 struct Gradients {
-  bool first = false, second = false,
-       flows = false;  // whether these inputs flow
+  bool first = false, second = false, flows = false;
   bool weight = false, trains = false;
 
   bool needs(Needed needed) const {

@@ -1,4 +1,4 @@
-// Computes a layer's memory and FLOPs from its operators, depending on which parameters train.
+// Computes a layer's memory and FLOPs from its operators.
 #pragma once
 
 #include <cstdint>
@@ -11,39 +11,39 @@
 
 namespace sluice::detail {
 
-// The condition under which an operator needs some bytes. A value "flows" if its gradient is
-// needed. An operator has a backward if an input flows or a weight trains.
+// When an operator needs some bytes. An input "flows" if its gradient is needed. An operator has a
+// backward if an input flows or a weight is trained.
 enum class Needed : std::uint8_t {
   kAlways,
-  kForwardOnly,  // only without a backward
+  kForwardOnly,  // only if the operator has no backward
   kBackward,
-  kWeight,      // the first weight trains
-  kNoWeight,    // it has a backward, but the first weight is frozen
-  kTrains,      // any weight trains
+  kWeight,      // the operator's first weight is trained
+  kNoWeight,    // the operator has a backward, but its first weight is frozen
+  kTrains,      // any weight is trained
   kFlows,       // any input flows
   kFirstFlows,  // the first input flows
   kSecondFlows,
   kFrozen  // it has a backward, but no weight trains
 };
 
-// A tensor-parallel rank needs all of `bytes`, but only its part of `columns` and `rows`.
+// A tensor-parallel rank needs all of `bytes`, but only its share of `columns` and `rows`.
 struct OperatorBytes {
   ShapePolynomial LayerCost::*field = nullptr;
   Needed needed = Needed::kBackward;
-  // Entries of a layer that have the same name share memory, so only the largest of them counts.
+  // Entries of one name share memory, so only a layer's largest counts.
   std::string name;
   ShapePolynomial bytes = {};
-  ShapePolynomial columns = {};  // divided with heads, inner width or vocabulary
+  ShapePolynomial columns = {};  // divided with attention heads, MLP width or vocabulary
   ShapePolynomial rows = {};     // divided by sequence parallelism
 };
 
 struct Operator {
   std::vector<std::string> reads;  // "x" is the layer's input
   std::string writes;
-  std::vector<std::string> weights;  // name patterns, relative to the layer
+  std::vector<std::string> weights;  // name patterns, without the layer's prefix
   ShapePolynomial forward_flops, input_flops, weight_flops;
-  bool of_heads = false;  // divided like the attention heads, although it has no weights
-  // For plain LibTorch operators, see LayerShare::early_matrices.
+  bool of_heads = false;  // divided like attention heads, although without weights
+  // Whether this is LibTorch's own matrix product or norm. LayerShare::early_matrices needs it.
   enum class Plain : std::uint8_t { kNo, kMatrix, kNorm } plain = Plain::kNo;
   double casted_weights = 0;
   std::vector<OperatorBytes> bytes;
@@ -59,15 +59,16 @@ namespace sluice::detail {
 
 struct LayerShare {
   double columns = 1, rows = 1;
-  // Takes a parameter name relative to the layer.
+  // Whether a parameter, named without the layer's prefix, is divided among ranks.
   std::function<bool(const std::string&)> divides = [](const std::string&) { return false; };
-  // Plain operators compute some weight gradients already in I instead of W. early_matrices:
-  // divided matrices, if a rank has several slices. early_norms: norm weights that ranks sum.
+  // LibTorch's own operators compute some weight gradients together with the input gradient.
+  // early_matrices: those of divided matrices, if a rank has several slices. early_norms: those of
+  // norm weights that ranks sum.
   bool early_matrices = false, early_norms = false;
 };
 
-// `trains` receives a parameter name relative to the layer. `flows`: the layer's input needs a
-// gradient.
+// `trains` returns whether a parameter (without the layer's prefix) is trained. `flows`: the
+// layer's input needs a gradient.
 LayerCost cost_of(const LayerOperators& operators,
                   const std::function<bool(const std::string&)>& trains, bool flows,
                   const LayerShare& share = {});

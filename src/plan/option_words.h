@@ -10,10 +10,10 @@
 
 namespace sluice::detail {
 
-// The value of the argument is unused; its type selects the table.
+// Returns the spellings of the enumeration that is the argument's type.
 const Words<OptimizerKind>& words_of(OptimizerKind);
 const Words<Decay>& words_of(Decay);
-const Words<GradientScale::Kind>& words_of(GradientScale::Kind);  // kDivisor has no word
+const Words<GradientScale::Kind>& words_of(GradientScale::Kind);  // kDivisor has no spelling
 const Words<Rounding>& words_of(Rounding);                        // kNone is ""
 const Words<Placement>& words_of(Placement);
 const Words<LogLevel>& words_of(LogLevel);

@@ -80,12 +80,12 @@ ShapePolynomial bytes_of(const ValueSpec& value) {
   return lengths == 1 ? ShapePolynomial{.per_token = count} : ShapePolynomial{.per_pair = count};
 }
 
-// A recomputed layer keeps only its inputs until its backward starts.
+// With recomputation, a layer keeps only its inputs until its backward.
 LayerCost cost_of_running_twice(const LayerInfo& layer,
                                 const std::map<std::string, ShapePolynomial>& values) {
   LayerCost cost = layer.cost;
   if (cost.after_forward == ShapePolynomial()) return cost;
-  if (layer.role == LayerRole::kHead) {  // a head keeps only its input anyway
+  if (layer.role == LayerRole::kHead) {
     for (const ValueSpec& value : layer.writes)
       cost.on_entry = ShapePolynomial::sum(cost.on_entry, bytes_of(value));
     return cost;
@@ -97,11 +97,11 @@ LayerCost cost_of_running_twice(const LayerInfo& layer,
       entering = ShapePolynomial::sum(entering, value->second);
   }
   cost.after_forward = entering;
-  // Fused operators of a recomputed layer hold memory only during its backward.
+  // With recomputation, fused operators hold memory only during the layer's backward.
   cost.pooled_in_backward = ShapePolynomial::sum(cost.pooled_in_backward, cost.pooled_until_input);
   cost.pooled_after_input = ShapePolynomial::sum(cost.pooled_after_input, cost.pooled_until_weight);
   cost.pooled_until_input = cost.pooled_until_weight = {};
-  // The peak of an embedding is at the end of its backward and is already in at_end.
+  // An embedding's peak is at the end of its backward, which at_end includes already.
   if (cost.at_end == ShapePolynomial())
     cost.on_entry = ShapePolynomial::sum(
         ShapePolynomial::sum(cost.on_entry, layer.cost.after_forward), entering, -1.0);
@@ -147,7 +147,7 @@ Costs recomputation_costs(const ModelSpec& model, const Partition& partition,
     double all = 0, again = 0;
     for (const int i : stage.layers) all += model.layers[i].cost.forward_flops.at(microbatch);
     for (const int i : stage.recomputed) {
-      const LayerCost& cost = model.layers[i].cost;  // without a backward, the forward runs once
+      const LayerCost& cost = model.layers[i].cost;
       const bool has_backward =
           cost.input_flops.at(microbatch) + cost.weight_flops.at(microbatch) > 0;
       if (has_backward) again += cost.forward_flops.at(microbatch);

@@ -9,15 +9,13 @@
 
 namespace sluice::detail {
 
-// Throws Error(kUsage) for an empty list, or for a layer name or class that the model does not
-// have.
 void require_recomputable(const ModelSpec& model, const ActivationCheckpoint& which);
 
-// Marks recomputed layers and sets their costs. Returns a note for each stage without one.
+// Returns a note for each stage without a recomputed layer.
 std::vector<std::string> set_recomputed(ModelSpec& model, Partition& partition,
                                         const ActivationCheckpoint& which);
 
-// Unit costs per stage, where I and B include the recomputed forwards.
+// Returns costs per stage, where a forward takes 1 and backwards include the recomputed forwards.
 Costs recomputation_costs(const ModelSpec& model, const Partition& partition,
                           const MicrobatchShape& microbatch);
 

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// Without a limit, a typo could take minutes and fill the memory.
+// Without this limit, a typo could take minutes and fill the memory.
 constexpr std::int64_t kMaxForwards = std::int64_t{1} << 22;
 
 // Published schedules that sluice does not support, with the closest one that it does.
@@ -37,7 +37,7 @@ constexpr std::array<OtherSchedule, 13> kOtherSchedules = {{
     {"eager1f1b", "Eager-1F1B", "it runs more forwards ahead", "1F1B"},
 }};
 
-// torch accepts these abstract classes and fails later.
+// torch accepts these abstract classes as schedules and fails later.
 constexpr std::array<std::string_view, 4> kAbstractNames = {
     "pipelineschedulesingle", "pipelineschedulemulti", "_pipelinescheduleruntime",
     "_scheduleforwardonly"};

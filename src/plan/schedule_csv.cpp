@@ -136,7 +136,7 @@ void require_plausible(const Extent& extent, const std::string& file) {
   }
 }
 
-// A stage belongs to the rank that computes it rather than to one that transfers it.
+// A stage belongs to the rank that computes it, not to one that only transfers its values.
 std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& rows, int num_stages) {
   std::vector<int> stage_to_rank(static_cast<std::size_t>(num_stages), -1);
   for (const bool computing : {true, false}) {
@@ -197,7 +197,7 @@ Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stag
 std::string to_csv(const std::vector<std::vector<Action>>& rows) {
   std::string text;
   for (const std::vector<Action>& row : rows) {
-    // Without quotes, a row with one idle slot would read back as a row without slots.
+    // Without quotes, a row with one idle slot would look like a row without slots.
     if (row.size() == 1 && row.front().kind == ActionKind::kIdle) text += "\"\"";
     for (std::size_t slot = 0; slot < row.size(); ++slot) {
       if (slot > 0) text += ',';

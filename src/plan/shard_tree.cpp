@@ -11,7 +11,6 @@ bool contains(ShardRange outer, ShardRange inner) {
   return outer.begin <= inner.begin && inner.end <= outer.end;
 }
 
-// Calls found() in ascending order.
 template <typename Found>
 void for_largest_subtrees(ShardRange tree, ShardRange range, const Found& found) {
   if (tree.end <= range.begin || range.end <= tree.begin) return;

@@ -1,6 +1,6 @@
-// Gradients are summed over a balanced binary tree of shards, so that the result is bitwise equal
-// for any number of replicas. The sum of shards [b, e) is the sum of the first half, [b, b + (e -
-// b) / 2), plus the sum of the rest:
+// Sums gradients over a balanced binary tree of shards, so that the result is bitwise equal for any
+// number of data-parallel replicas. The sum of shards [b, e) is the sum of the first half, [b, b +
+// (e - b) / 2), plus the sum of the second:
 //
 //              [0,6)                  [0,8)
 //          [0,3)   [3,6)          [0,4)   [4,8)        three replicas of 6 own [0,2), [2,4), [4,6):
@@ -36,12 +36,13 @@ ShardRange shards_of_replica(int replica, int degree, int num_shards);
 // range.end <= num_shards.
 std::vector<ShardRange> largest_subtrees(ShardRange range, int num_shards);
 
-// How often to add the two latest sums after pushing `subtree` on a stack that holds [owned.begin,
-// subtree.begin). Precondition: `subtree` is a subtree of [0, num_shards) within `owned`.
+// Returns how often to add the two latest sums after pushing `subtree`'s on a stack that holds
+// those of [owned.begin, subtree.begin). Precondition: `subtree` is a subtree of [0, num_shards)
+// within `owned`.
 int num_additions_after(ShardRange subtree, ShardRange owned, int num_shards);
 
-// The most gradient sums that a replica holds at once: the running one and the stack. Precondition:
-// `owned` is not empty.
+// Returns the most gradient sums that a replica holds at once: the current shard's and the stack.
+// Precondition: `owned` is not empty.
 int max_held_sums(ShardRange owned, int num_shards);
 
 }  // namespace sluice::detail

@@ -21,7 +21,7 @@ constexpr const char* kSlices = "`tensor_parallel.slices`";
   throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
 }
 
-// The nearest numbers that satisfy `fits`, as "2 or 4" or "8".
+// Returns the nearest numbers that satisfy `fits`, as "2 or 4" or "8".
 template <typename Fits>
 std::string nearest(std::int64_t wanted, std::int64_t most, const Fits& fits) {
   std::int64_t below = wanted - 1, above = wanted + 1;

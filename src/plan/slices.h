@@ -1,5 +1,5 @@
-// Divides tensors into slices for tensor parallelism. A rank's slices are adjacent and form one
-// subtree of shard_tree.h, so its partial sum is one tensor.
+// Divides tensors into slices, the smallest units of tensor parallelism. A rank's slices are
+// adjacent and form one subtree of shard_tree.h, so their partial sum is one tensor.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct Cut {
 
 Cut cut_of(std::int64_t length, const SliceRange& slices);
 
-// The parts of each section, as positions in the whole tensor. Throws Error(kUsage) naming `name`
-// if they do not fit the shape.
+// A parameter's sections (such as fused Q, K and V) are each divided into slices. Returns where
+// `slices` are in each section. Throws Error(kUsage) naming `name` if they do not fit the shape.
 std::vector<Cut> cuts_of(const std::vector<std::int64_t>& shape, const ParameterSplit& split,
                          const SliceRange& slices, const std::string& name);
 
@@ -29,21 +29,20 @@ std::vector<std::int64_t> sliced_shape(const std::vector<std::int64_t>& shape,
                                        const ParameterSplit& split, const SliceRange& slices,
                                        const std::string& name);
 
-// True if every rank's slices form one subtree: the degree equals num_slices, or is a power of two
-// that divides it. Precondition: both are positive.
+// True if each of `degree` ranks can have one subtree of slices: the degree equals num_slices, or
+// is a power of two that divides it. Precondition: both are positive.
 bool may_share(int degree, int num_slices);
 
-// Precondition: may_share().
 SliceRange slices_of(int coordinate, const TensorParallel& options);
 
-// Throws Error(kUsage) unless degree and slices are in range and may_share().
 void check_tensor_parallel(const TensorParallel& options);
 
-// Throws Error(kUsage) unless the slices divide `units`, such as heads that must stay whole.
+// Throws Error(kUsage) unless the number of slices divides `units`, such as the number of heads.
 void require_whole_units(const TensorParallel& options, std::int64_t units,
                          const std::string& what);
 
-// Switches sequence parallelism off if the slices do not divide the length or the degree is 1.
+// Switches sequence parallelism off if the degree is 1 or the sequence length is no multiple of the
+// slices.
 TensorParallel at_length(std::int64_t length, TensorParallel options);
 
 std::int64_t most_held(const ParameterSpec& parameter, const TensorParallel& options);

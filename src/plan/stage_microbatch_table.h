@@ -1,8 +1,7 @@
 // Holds a value for every stage and microbatch.
 //
-// The table is dense if the program has about as many instructions as the table has entries.
-// Otherwise it keeps only entries that were set, so that a short file with large numbers cannot
-// fill the memory.
+// The table is dense if the program has about as many instructions. Otherwise it keeps only entries
+// that were set, so that a short file with large numbers cannot fill the memory.
 #pragma once
 
 #include <algorithm>
@@ -32,9 +31,9 @@ class StageMicrobatchTable {
     if (is_dense_) dense_.resize(static_cast<std::size_t>(cells));
   }
 
-  // Precondition: `of` is in range. The reference stays valid.
+  // The reference stays valid. Precondition: `of` is in range.
   Value& at(StageMicrobatch of) { return is_dense_ ? dense_[cell(of)] : sparse_[of]; }
-  // Returns a default Value if none was set or the stage does not exist.
+  // Returns a default Value for unset entries and unknown stages.
   const Value& find(StageMicrobatch of) const {
     static const Value nothing;
     if (of.stage < 0 || of.stage >= num_stages_) return nothing;
@@ -43,7 +42,7 @@ class StageMicrobatchTable {
     return found == sparse_.end() ? nothing : found->second;
   }
 
-  // Visits in ascending order. A sparse table visits only entries that were set.
+  // Visits entries in ascending order. A sparse table has only entries that were set.
   template <typename Visit>
   void for_each(Visit&& visit) const {
     StageMicrobatch at{0, 0};

@@ -1,4 +1,4 @@
-// Makes the programs for a plan: training steps, evaluations and separate updates.
+// Makes a plan's programs: training steps, evaluations and separate weight updates.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@ LowerOptions lowering_of(const Plan& plan);
 
 struct StepProgram {
   bool gathers_outputs = false;
-  // Evaluates this many microbatches. Without a value, the program is a training step.
+  // Number of microbatches to evaluate. If unset, the program is a training step.
   std::optional<int> forwards = {};
   bool has_loss = true;  // false: the program only returns outputs
-  // Only the update by a caller's optimizer, for steps that end with gradients.
+  // True if only the user's optimizer runs, after steps that end with gradients.
   bool update_only = false;
   friend bool operator==(const StepProgram&, const StepProgram&) = default;
 };

@@ -19,8 +19,8 @@ const std::string& first_use(const ParameterSpec& parameter) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`trainable`", .remedy = remedy});
 }
 
-// The cost of a frozen layer whose operators are unknown. `flows` is true if an earlier layer
-// trains.
+// Estimates the cost of a frozen layer without known operators. `flows`: gradients flow through it,
+// because an earlier layer is trained.
 LayerCost cost_of_frozen(const LayerCost& trained, bool flows) {
   LayerCost cost = flows ? trained : LayerCost();
   cost.forward_flops = trained.forward_flops;
@@ -32,7 +32,7 @@ LayerCost cost_of_frozen(const LayerCost& trained, bool flows) {
 
 LayerCost cost_of_trained(const LayerInfo& layer, bool flows, const TensorParallel& shares) {
   if (!layer.operators) return layer.trains() ? layer.cost : cost_of_frozen(layer.cost, flows);
-  std::vector<std::string> trained;  // relative to the layer
+  std::vector<std::string> trained;  // parameter names, without the layer's prefix
   for (const ParameterSpec& parameter : layer.parameters) {
     const bool inside = parameter.name.starts_with(layer.name + ".");
     if (parameter.trainable)
@@ -59,7 +59,7 @@ LayerCost cost_of_trained(const LayerInfo& layer, bool flows, const TensorParall
                   .early_norms = true});
 }
 
-// Returns "stage 2", "stages 0 and 1" or "stages 0, 1 and 2".
+// Returns "stages 0, 1 and 2".
 std::string stages_text(const std::vector<int>& stages) {
   std::string text = stages.size() == 1 ? "stage " : "stages ";
   for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -88,7 +88,7 @@ std::string suggestion(const std::string& pattern, const std::vector<std::string
   std::erase(bare, '*');
   while (bare.starts_with('.')) bare.erase(0, 1);
   while (bare.ends_with('.')) bare.pop_back();
-  // Hugging Face options match parts of names; ours are patterns.
+  // Hugging Face's options match parts of names, while ours are patterns.
   const bool is_part =
       !bare.empty() && std::any_of(names.begin(), names.end(), [&](const auto& name) {
         return name.find(bare) != std::string::npos;
@@ -152,7 +152,7 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
           "set requires_grad in LayerSpec::make, or plan with describe(layers, batch)");
   }
   std::vector<std::string> names;
-  std::set<std::string> trained;  // a tied parameter counts by its first use
+  std::set<std::string> trained;  // a tied parameter counts where it is first used
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
       names.push_back(parameter.name);

@@ -9,25 +9,24 @@
 
 namespace sluice::detail {
 
-// Freezes parameters unless one of their uses matches a pattern, and updates the layers' costs.
-// Throws Error(kUsage) if the list is empty or a pattern matches nothing.
+// Freezes all parameters that no pattern matches in any of their uses, and updates the layers'
+// costs. Throws Error(kUsage) if `patterns` is empty or one matches nothing.
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Throws Error(kUsage) if a pattern matches no known parameter.
 void require_no_decay(const ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Freezes the layers whose names match, even if their parameters are not known yet. Throws
-// Error(kUsage) if a pattern matches nothing.
+// Freezes the layers whose names match, even if their parameters are not known yet.
 void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns);
 
 void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares = {});
 
 void require_something_to_train(const ModelSpec& model);
 
-// One per stage. Empty if every stage needs its full backward.
+// Returns an empty list if every stage needs its full backward.
 std::vector<StageBackward> backwards_of(const Partition& partition);
 
-// Removes the input gradient's cost from B of stages before which nothing trains.
+// Removes the input gradient's cost from the backward of stages with only frozen parameters before
+// them.
 Costs drop_frozen_costs(Costs costs, const Partition& partition);
 
 std::vector<std::string> frozen_notes(const Partition& partition);

@@ -14,11 +14,11 @@ constexpr int kFinished = std::numeric_limits<int>::max();
 
 std::vector<WaitGraph::Stuck> WaitGraph::find_circles() const {
   const int num_ranks = static_cast<int>(waits_.size());
-  using Sleeper = std::pair<int, int>;  // {index that it waits for, rank}
+  using Sleeper = std::pair<int, int>;  // {index of the awaited instruction, waiting rank}
   using Sleepers = std::priority_queue<Sleeper, std::vector<Sleeper>, std::greater<>>;
-  std::vector<Sleepers> sleepers(waits_.size());  // by the rank that they wait for
+  std::vector<Sleepers> sleepers(waits_.size());  // [rank]: ranks that wait for it
   std::vector<std::size_t> passed(waits_.size(), 0);
-  std::vector<int> at(waits_.size(), 0);  // instructions before this index are done
+  std::vector<int> at(waits_.size(), 0);  // [rank]: instructions before this index are done
   std::vector<int> runnable(waits_.size());
   for (int rank = 0; rank < num_ranks; ++rank) runnable[rank] = rank;
 
@@ -50,7 +50,7 @@ std::vector<WaitGraph::Stuck> WaitGraph::find_circles() const {
       rank = waits_[rank][passed[rank]].other_rank;
     }
     if (at[rank] == kFinished || seen[rank] != start) continue;
-    const int first = rank;  // the rank is on a cycle
+    const int first = rank;
     do {
       const Wait& wait = waits_[rank][passed[rank]];
       circles.push_back({rank, wait.index, wait.other_rank, wait.other_index});

@@ -1,5 +1,4 @@
-// Detects deadlocks between ranks: instruction i of one rank waits until instruction j of another
-// is done.
+// Detects deadlocks between ranks that wait for each other's instructions.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +10,18 @@ class WaitGraph {
  public:
   explicit WaitGraph(int num_ranks) : waits_(static_cast<std::size_t>(num_ranks)) {}
 
-  // Call in ascending order of `index` per rank.
+  // Instruction `index` of `rank` waits until the other instruction is done. Call in ascending
+  // order of `index` per rank.
   void add(int rank, int index, int other_rank, int other_index) {
     waits_[rank].push_back({index, other_rank, other_index});
   }
 
   struct Stuck {
-    int rank = 0, index = 0;              // this instruction never starts
-    int other_rank = 0, other_index = 0;  // because it waits for this one
+    int rank = 0, index = 0;              // an instruction that never starts
+    int other_rank = 0, other_index = 0;  // the instruction for which it waits
   };
-  // Returns the ranks that wait for each other in cycles, one cycle after another. Leaves out ranks
-  // that only wait for a cycle. Takes O(waits log ranks).
+  // Returns the ranks of each cycle, one cycle after another, without ranks that only wait for a
+  // cycle. Takes O(waits log ranks).
   std::vector<Stuck> find_circles() const;
 
  private:

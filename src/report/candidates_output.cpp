@@ -12,7 +12,7 @@ namespace {
 
 bool is_planned(const ScheduleCandidate& candidate) { return candidate.peak_bytes > 0; }
 
-// A name such as "searched" does not include the placement.
+// Adds the placement, which a name such as "searched" does not include.
 std::string title(const ScheduleCandidate& candidate) {
   if (candidate.name != "searched") return candidate.name;
   return candidate.name + (candidate.placement == Placement::kV ? ", V" : ", loop");

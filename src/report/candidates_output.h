@@ -11,16 +11,17 @@ namespace sluice {
 
 struct TimeBasis {
   std::string unit;
-  bool measured = false;    // measured seconds instead of counted costs
-  bool replicated = false;  // some actions are reductions, which count as taking no time
+  bool measured = false;  // true: seconds from measurements; false: estimated costs
+  bool replicated =
+      false;  // some actions are collectives between replicas, which take no time here
 };
 TimeBasis basis_of(const Plan& plan);
-// "12.3 ms", "0.412 GFLOP", "37".
+// Returns "12.3 ms", "0.412 GFLOP" or "37".
 std::string time_text(const TimeBasis& basis, double time);
-// How times were found: " (measured)".
+// Returns how times were found, such as " (measured)".
 std::string basis_text(const TimeBasis& basis);
 
-// "2 x 16 tokens", or "2 rows" if rows have no length.
+// Returns "2 x 16 tokens", or "2 rows" if rows have no length.
 std::string microbatch_text(const ModelSpec& model, const MicrobatchShape& shape);
 
 std::string candidates_text(const std::vector<ScheduleCandidate>& candidates,
@@ -29,7 +30,7 @@ Json candidates_json(const std::vector<ScheduleCandidate>& candidates);
 
 // Fastest first, unusable ones last.
 struct Comparison {
-  std::vector<ScheduleCandidate> candidates;  // the fastest is `taken`
+  std::vector<ScheduleCandidate> candidates;  // the fastest is marked `taken`
   std::optional<std::size_t> asked;           // index of the configured schedule
   TimeBasis basis;
   std::optional<std::int64_t> memory_per_rank;

@@ -1,4 +1,4 @@
-// Time is divided into slots as long as the shortest action. Every action takes at least one slot,
+// Draws a schedule in slots as long as its shortest action. Every action takes at least one slot,
 // so the grid is not always to scale.
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ struct Cell {
 };
 using Row = std::vector<Cell>;
 
-// A grid wider than the terminal shows the slots [0, head) and [tail, total).
+// If the grid is wider than the terminal, only slots [0, head) and [tail, total) are shown.
 struct Window {
   std::int64_t head = 0, tail = 0, total = 0;
   bool is_cut() const { return head < tail; }
@@ -27,7 +27,7 @@ struct Window {
 
 constexpr std::string_view kCut = " ... ";
 
-// True if every rank has the stage of its own number. The grid then omits stage numbers.
+// True if every rank has the stage of its number. The grid then omits stage numbers.
 bool is_stage_the_rank(const Simulation& simulation) {
   for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
     for (const TimedAction& timed : simulation.ranks[rank].actions) {
@@ -86,7 +86,7 @@ std::vector<Row> lay_out(const Simulation& simulation) {
   return rows;
 }
 
-// Wide enough for the longest text and a gap.
+// Fits the longest text and a gap.
 std::int64_t slot_columns(const std::vector<Row>& rows) {
   std::int64_t columns = 2;
   for (const Row& row : rows) {
@@ -115,7 +115,7 @@ Window make_window(const std::vector<Row>& rows, std::int64_t columns, std::int6
   return window;
 }
 
-// A cell that begins before `begin` is drawn without its text.
+// An action that starts before slot `begin` is drawn without its text.
 std::string draw_slots(const Row& row, std::int64_t begin, std::int64_t end, std::int64_t columns,
                        bool color) {
   std::string line;

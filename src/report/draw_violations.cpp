@@ -9,9 +9,9 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kMaxDrawn = 16;  // more are only counted
+constexpr std::size_t kMaxDrawn = 16;  // further violations are only counted
 
-// A part of a rank's instructions that fits on one line.
+// Consecutive instructions of a rank that fit on one line.
 class RowWindow {
  public:
   RowWindow(const std::vector<Action>& row, std::size_t first, std::size_t columns)
@@ -62,7 +62,7 @@ class Picture {
         options_(options),
         digits_(std::to_string(program.ranks.empty() ? 0 : program.ranks.size() - 1).size()) {}
 
-  // Draws the start of the row, and the surroundings of violations outside it.
+  // Draws the rank's first instructions, and those around violations further on.
   void add_rank(std::size_t rank, std::vector<const Violation*> violations) {
     const std::vector<Action>& row = program_.ranks[rank];
     std::stable_sort(violations.begin(), violations.end(),

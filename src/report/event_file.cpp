@@ -51,7 +51,7 @@ std::string scalar(const std::string& tag, double value) {
                             little_endian(std::bit_cast<std::uint32_t>(static_cast<float>(value))));
 }
 
-// List elements get the suffix "/rank_N", object members "/NAME".
+// Tags of list elements get the suffix "/rank_N", those of object members "/NAME".
 void add_scalars(const std::string& tag, const Json& value, std::string& summary) {
   if (value.is_number()) {
     summary += scalar(tag, value.number());

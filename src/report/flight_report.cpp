@@ -42,7 +42,7 @@ std::string list_of(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + join(names, ", ");
 }
 
-// Returns the rank's current instruction, null if it is between two.
+// Returns null if the rank is between two instructions.
 const FlightEntry* current(const FlightRecord& record) {
   if (!record.in_pass || record.entries.empty()) return nullptr;
   const FlightEntry& last = record.entries.back();
@@ -91,7 +91,7 @@ class Alignment {
     }
     add_failure();
     add_missing();
-    // Different programs explain everything else, so they come first.
+    // Different programs explain all other mismatches, so they come first.
     std::stable_sort(report_.mismatches.begin(), report_.mismatches.end(),
                      [](const FlightMismatch& a, const FlightMismatch& b) {
                        return std::pair(order_of(a.kind), -a.waited) <
@@ -120,7 +120,7 @@ class Alignment {
     return found == by_rank_.end() ? nullptr : found->second;
   }
 
-  // Keeps one mismatch per kind and rank.
+  // Keeps one mismatch per kind and rank, that with the longest wait.
   void add(MismatchKind kind, int rank, std::string text, double waited) {
     for (FlightMismatch& known : report_.mismatches) {
       if (known.kind != kind || known.rank != rank) continue;
@@ -151,11 +151,12 @@ class Alignment {
     }
   }
 
-  // Compares the k-th send with the k-th receive of every channel, for ranks in the same pass.
+  // Compares the k-th send with the k-th receive of every channel, if both ranks run their n-th
+  // program.
   void compare_channels() {
     for (const FlightRecord& receiver : report_.records) {
       std::map<std::pair<int, bool>, std::vector<std::string>>
-          expected;  // by sender, and whether the channel carries activations
+          expected;  // by sending rank, and whether the channel carries activations
       each_transfer(receiver, detail::is_recv, [&](int i, const Action& action) {
         expected[{receiver.row.peers[i], is_activation(action)}].push_back(
             receiver.row.instructions[i]);
@@ -204,7 +205,7 @@ class Alignment {
     try {
       return parse_action(text);
     } catch (const Error&) {
-      return std::nullopt;  // a later version may write other actions
+      return std::nullopt;  // unknown action, perhaps of a later version
     }
   }
   static bool is_activation(const Action& action) {
@@ -218,6 +219,7 @@ class Alignment {
     while (true) {
       if (const auto seen = std::find(path.begin(), path.end(), at->rank); seen != path.end()) {
         // Ranks give up at different moments, so their records may disagree on who had arrived.
+        // Such a cycle is no cause.
         if (std::any_of(seen, path.end(), [&](int rank) {
               const FlightEntry& entry = *current(*find_rank(rank));
               return !entry.call.empty() && entry.state == FlightState::kFailed;
@@ -301,15 +303,15 @@ class Alignment {
         if (!axes.has(kGridAxes[i]) && other.coordinates[i] != record.coordinates[i])
           is_member = false;
       }
-      // A rank in another pass counts too: it must still arrive here, although its current row
-      // differs.
+      // A rank that runs another program must still arrive here, although its current instructions
+      // lack it.
       const bool has_it = other.pass != record.pass || index_of(other.row.instructions, text) >= 0;
       if (is_member && has_it) members.push_back(other.rank);
     }
     return members;
   }
 
-  // For an instruction that waits in a group call, whose missing members the record lists.
+  // For an instruction in a collective call, whose missing ranks the record lists.
   const FlightRecord* look_at_call(const FlightRecord& record, const FlightEntry& entry,
                                    double waited) {
     const std::string waiting = formatted("{} waits {} s in instruction {} '{}' of step {}, in {}",
@@ -446,7 +448,7 @@ FlightReport align_flight_records(std::vector<FlightRecord> records) {
   }
   std::sort(report.records.begin(), report.records.end(),
             [](const FlightRecord& a, const FlightRecord& b) { return a.rank < b.rank; });
-  // Damaged records may claim any number of ranks, so limit the list.
+  // A damaged record may claim any number of ranks, so limit the list.
   constexpr std::size_t kMostMissing = 1024;
   for (int rank = 0; rank < report.num_ranks && report.missing.size() < kMostMissing; ++rank) {
     if (!present.contains(rank)) report.missing.push_back(rank);

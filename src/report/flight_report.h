@@ -1,6 +1,6 @@
-// Compares the flight records of all ranks, to find the rank that caused a hang. Ranks are aligned
-// by their pass, the n-th program that they run. Follows each wait from rank to rank until it finds
-// a rank that does not wait, or a circle.
+// Compares the flight records of all ranks, to find the rank that caused a hang. Only ranks in the
+// same pass (n-th program run) are comparable. Follows waits from rank to rank until it finds a
+// rank that does not wait, or a cycle.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 namespace sluice {
 
 enum class MismatchKind : std::uint8_t {
-  kMissing,  // the rank was killed, or its machine is gone
+  kMissing,  // no record: the rank was killed or its machine is gone
   kProgram,  // ranks run different programs
   kChannel,  // a channel's k-th send does not match its k-th receive
   kFailed,
-  kNotSent,     // the rank has not sent, and does not wait itself
-  kLost,        // a sent message has not arrived
-  kCircle,      // ranks wait for each other
-  kCollective,  // a collective hangs although all members have arrived
+  kNotSent,     // the rank has not sent, although it does not wait
+  kLost,        // a message was sent but has not arrived
+  kCircle,      // ranks wait for each other in a cycle
+  kCollective,  // a collective hangs although all its ranks have arrived
 };
 std::string to_text(MismatchKind kind);
 
 struct FlightMismatch {
   MismatchKind kind = MismatchKind::kMissing;
-  int rank = -1;  // the suspect
+  int rank = -1;  // rank that caused the hang
   std::string text;
-  double waited = 0;  // longest wait that leads to it, in seconds
+  double waited = 0;  // longest wait that this rank causes, in seconds
 };
 
 struct FlightReport {
@@ -40,8 +40,8 @@ struct FlightReport {
   std::vector<std::string> notes;
 };
 
-// Needs at least one record. Records of other runs than the newest count as missing. Throws
-// Error(kInput) if records contradict each other.
+// Needs at least one record. Ignores records of older runs. Throws Error(kInput) if records
+// contradict each other.
 FlightReport align_flight_records(std::vector<FlightRecord> records);
 
 std::string describe(const FlightReport& report, int width);

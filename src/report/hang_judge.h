@@ -1,6 +1,5 @@
 // Decides that a rank hangs: it waits for no other rank, and its instruction takes much longer than
-// before. The expected time is the longest that this kind of instruction has taken on its stage, or
-// a floor.
+// expected, that is, than this kind of instruction has ever taken on its stage.
 #pragma once
 
 #include <chrono>
@@ -16,9 +15,10 @@ namespace sluice {
 
 struct HangLimits {
   using Duration = std::chrono::steady_clock::duration;
-  // Time beyond the expected until the rank counts as hung, and until the run ends.
+  // Time beyond the expected until the rank counts as hung, and until the run is ended.
   Duration named{std::chrono::seconds(5)}, ended{std::chrono::seconds(100)};
-  // For instructions without a known time.
+  // For instructions that have not run before: assumed expected time, and time until the run is
+  // ended.
   Duration floor{std::chrono::seconds(60)}, ended_unknown{std::chrono::seconds(300)};
 };
 
@@ -31,8 +31,8 @@ class HangJudge {
   explicit HangJudge(const HangLimits& limits) : limits_(limits) {}
 
   void learn(const Action& action, double seconds);
-  // `running` is empty if the rank waits or is idle. `counted` is SilenceClock time. Each verdict
-  // is returned once per instruction.
+  // `running` is empty if the rank waits or is idle. `counted` is SilenceClock time. Returns each
+  // verdict once per instruction.
   HangVerdict look(const std::optional<RunningAction>& running, Duration counted);
 
   const RunningAction& instruction() const { return *at_; }

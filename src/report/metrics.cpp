@@ -28,7 +28,7 @@ std::string printed(const char* format, double value) {
   return text;
 }
 
-// Fields with the largest `least_needed` are left out first.
+// If the line is too long, fields with the largest `least_needed` are omitted first.
 struct Field {
   const char* name;
   std::string value, shorter;
@@ -55,7 +55,7 @@ std::vector<Field> fields_of(const StepMetrics& metrics, bool on_terminal) {
       {"tps", tps, "", kBlue, 4},
       {"bubble", fixed(100.0 * metrics.bubble_fraction, 1) + "%", "", kMagenta, 6},
       {"mem", memory_text(metrics.memory_bytes), "", kPlain, 7},
-      // Left out first, because it follows from tps.
+      // Omitted first, because it follows from tps.
       {"ms", ms, "", kPlain, 8}};
   if (metrics.validation_loss)
     fields.push_back({"val_loss", fixed(*metrics.validation_loss, 4), "", kGreen, 1});

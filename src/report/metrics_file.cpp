@@ -24,13 +24,13 @@ namespace {
 
 struct EarlierLines {
   std::int64_t kept = 0;
-  std::int64_t later = 0;    // after the step of the checkpoint
+  std::int64_t later = 0;    // after the step from which the run resumes
   std::int64_t foreign = 0;  // torn, repeated or malformed
 };
 
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 
-// A power failure may leave a block of zeros.
+// Returns nothing for a damaged line, such as zeros after a power failure.
 std::optional<std::int64_t> step_of_line(std::string_view line, const std::string& file) {
   try {
     const Json object = parse_strict_json(line, file);
@@ -43,8 +43,8 @@ std::optional<std::int64_t> step_of_line(std::string_view line, const std::strin
   }
 }
 
-// Copies complete lines up to `last_step`, in ascending steps, and syncs them. A missing `from`
-// counts as empty. On Error(kUsage) `to` may remain.
+// Copies complete lines up to `last_step` if their steps ascend, and syncs them to disk. A missing
+// `from` counts as empty. On Error(kUsage) the file `to` may remain.
 EarlierLines copy_earlier_lines(const std::string& from, const std::string& to,
                                 std::int64_t last_step) {
   File target = File::create(to, ErrorKind::kUsage);
@@ -82,7 +82,7 @@ EarlierLines copy_earlier_lines(const std::string& from, const std::string& to,
   return lines;
 }
 
-// "3 lines after step 5 and 1 damaged or foreign line", or "".
+// Returns "3 lines after step 5 and 1 damaged or foreign line", or "".
 std::string dropped_text(const EarlierLines& lines, std::int64_t last_step) {
   std::vector<std::string> parts;
   if (lines.later > 0)

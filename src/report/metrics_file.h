@@ -1,4 +1,4 @@
-// The metrics.jsonl of a run, with one line per logged step.
+// A run's metrics.jsonl, with one line per logged step.
 #pragma once
 
 #include <cstddef>
@@ -9,26 +9,23 @@
 
 namespace sluice {
 
-// Not thread-safe.
 class MetricsFile {
  public:
   static std::string path_in(const std::string& folder);
-  // Limit in bytes. Parameter norms of a large model take a few hundred kilobytes.
+  // In bytes. Parameter norms of a large model take a few hundred kilobytes.
   static constexpr std::size_t kLongestLine = std::size_t{64} << 20;
-  // Throws Error(kUsage) if a folder has the file's name.
   static void require_free_place(const std::string& folder);
-  // Atomically replaces the file. Keeps complete lines up to last_step, and logs a warning about
-  // dropped ones. On Error(kUsage) the old file stays.
+  // Atomically replaces the file. Keeps complete lines up to last_step, and warns about dropped
+  // ones. On Error(kUsage) the old file stays. Not thread-safe.
   explicit MetricsFile(const std::string& folder, std::int64_t last_step = 0);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // Throws Error(kUsage), and then leaves no partial line.
+  // On failure, throws Error(kUsage) and leaves no partial line.
   void append(const StepMetrics& metrics);
-  // Lines and file name are on disk on return. Throws Error(kUsage).
+  // Writes lines and file name to disk. Throws Error(kUsage).
   void sync();
-  // Throws Error(kUsage) if the file was removed or replaced.
   void require_in_place() const;
   const std::string& path() const { return path_; }
 

@@ -10,11 +10,11 @@
 namespace sluice {
 namespace {
 
-// Every machine has smaller deviations.
+// Below these limits, deviations are usual on every machine.
 constexpr double kOthersCores = 0.25;
 constexpr double kStolenShare = 0.02;
 constexpr double kSlowerClock = 0.9;
-constexpr std::int64_t kPages = 256;  // one megabyte
+constexpr std::int64_t kPages = 256;  // 1 MiB
 
 double median_of(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

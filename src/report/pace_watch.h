@@ -1,5 +1,5 @@
-// Warns once, with possible reasons, if steps take another time than the plan expects. Compares the
-// median of every 50 steps after the first 5 with the expected time, and allows 15 %.
+// Warns once, with possible reasons, if steps take more or less time than the plan predicts.
+// Compares the median of every 50 steps, after the first 5, and tolerates 15 %.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace sluice {
 
-// Counters since the machine started; 0 if unknown.
+// Counters since boot; 0 if unknown.
 struct MachineState {
   double elapsed = 0;  // seconds
   int cores = 1;
-  double busy = 0;  // processor seconds of all programs
-  double own = 0;   // of this run
+  double busy = 0;  // CPU seconds of all programs
+  double own = 0;   // CPU seconds of this run
   double stolen = 0;
   std::int64_t swapped_pages = 0, major_faults = 0;
   double clock_mhz = 0;

@@ -8,10 +8,10 @@ namespace {
 
 constexpr std::int64_t kBytes = 4;  // float32
 
-// A model given only by its number of layers has no parameters.
+// A model described only by its number of layers has no parameters.
 bool has_parameters(const ModelSpec& model) { return !model.family.empty(); }
 
-// {"layers.3", "layers.4", "norm"} -> "layers.3-4, norm".
+// Returns "layers.3-4, norm" for {"layers.3", "layers.4", "norm"}.
 std::string condensed(const std::vector<std::string>& names) {
   const auto number_at = [](const std::string& name) {
     const std::size_t digit = name.find_last_not_of("0123456789");

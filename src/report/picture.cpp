@@ -20,12 +20,12 @@ using namespace svg;
 
 constexpr double kLeft = 62, kRight = 92, kTop = 58;  // margins, in pixels
 constexpr double kUsualCell = 20, kLeastWidth = 640, kMostWidth = 2400;
-constexpr std::size_t kMostCells = 6000;  // above this, lanes become textures
+constexpr std::size_t kMostCells = 6000;  // with more actions, lanes are drawn as pixel columns
 constexpr double kTextureWidth = 1600;
-constexpr double kTextureColumns = 48'000;  // of all lanes together
+constexpr double kTextureColumns = 48'000;  // pixel columns of all lanes together
 constexpr double kDigit = 6.2, kLetter = 6.2;
-constexpr Rgb kOther = {138, 146, 155};  // other actions
-constexpr double kPalest = 0.62;         // share of white for the last stage of a rank
+constexpr Rgb kOther = {138, 146, 155};  // actions without a colour
+constexpr double kPalest = 0.62;         // share of white in the colour of a rank's last stage
 constexpr std::size_t kMostReasons = 12;
 constexpr int kMostShades = 64;  // per colour
 
@@ -95,7 +95,7 @@ Json index_pair(std::size_t rank, int index) {
 }
 
 struct Lanes {
-  double width = 0, height = 0, curve = 0, pitch = 0;  // no curve if 0
+  double width = 0, height = 0, curve = 0, pitch = 0;  // in pixels; 0: no curve
   double makespan = 0;
   bool texture = false;
   int label_every = 1;
@@ -340,14 +340,14 @@ class Drawing {
     return actions;
   }
 
-  // Every column takes the colour whose share is furthest behind.
+  // Draws one colour per pixel column: that with the most time not drawn yet.
   std::string texture(const RankTimeline& of, double top) const {
     const double lanes = static_cast<double>(simulation_.ranks.size());
     const double column = std::ceil(std::max(1.0, lanes * lanes_.width / kTextureColumns));
     const auto columns = static_cast<int>(lanes_.width / column);
     const std::map<int, int> places = places_of_stages(of);
     const std::vector<TimedAction> actions = in_turn(of);
-    std::map<std::string, double> owed;  // in columns; "" is idle time
+    std::map<std::string, double> owed;  // columns not drawn yet, by colour; "" is idle time
     struct Path {
       std::string text;
       int at = 0;
@@ -476,7 +476,7 @@ std::string sizes_text(const Program& program) {
 
 namespace detail {
 
-// Okabe and Ito (2008, "Color Universal Design"), with lightness moved apart.
+// Colours of Okabe and Ito (2008, "Color Universal Design"), with lightness moved apart.
 const std::vector<std::pair<ActionKind, Rgb>>& picture_colors() {
   static const std::vector<std::pair<ActionKind, Rgb>> colors = {
       {ActionKind::kForward, {0x56, 0xb4, 0xe9}},
@@ -602,12 +602,12 @@ struct PageKind {
   bool in_legend = false;
 };
 
-// Times are integers, in ten-millionths of the step.
+// Times in the page are integers, in ten-millionths of the step.
 Json page_data(const Picture& picture) {
   constexpr double kTicks = 1e7;
   const Simulation& simulation = picture.simulation;
   const double tick = simulation.makespan > 0 ? simulation.makespan / kTicks : 1;
-  // The makespan may be so small that its ten-millionth is 0.
+  // The makespan may be so small that a ten-millionth of it is 0.
   const double end = simulation.makespan > 0 ? simulation.makespan : 1;
   const auto ticks = [&](double time) { return std::llround(time / end * kTicks); };
   const bool in_seconds = picture.basis.unit == "s";
@@ -695,7 +695,7 @@ std::string picture_html(const Picture& picture) {
          at = page.find(name, at + value.size()))
       page.replace(at, name.size(), value);
   };
-  // A '<' in the data could end the script element.
+  // A '<' in the data could end the script element, so escape it.
   put("@DATA@", replace_all(page_data(picture).dump(), "<", "\\u003c"));
   put("@TITLE@", escaped(replace_all(picture.title, "@", "&#64;")));
   put("@SUBTITLE@", escaped(picture.subtitle));

@@ -1,4 +1,4 @@
-// Pictures of schedules: one lane per rank, time from left to right. They are identical on every
+// Pictures of schedules: one lane per rank, time from left to right. Files are identical on every
 // machine and load nothing.
 #pragma once
 
@@ -25,19 +25,20 @@ struct Picture {
   std::string title, subtitle;
   Simulation simulation;
   TimeBasis basis;
-  // By rank: live activations. An activation is live until its backward has finished.
+  // [rank]: activations in memory, each until its backward has finished.
   std::vector<std::vector<LivePoint>> live = {};
   bool live_in_bytes = false;
-  // By rank: index of the first action of each pair.
+  // [rank]: index of the first action of each overlapped pair.
   std::vector<std::vector<int>> pairs = {};
   bool critical_path = false;
-  // Pictures with the same values can be compared. 0: automatic. The width is in pixels.
+  // End of the time axis and width in pixels; 0: automatic. Pictures with equal values can be
+  // compared.
   double axis_end = 0, lane_width = 0;
-  // Set for a refused program.
+  // For an invalid program.
   std::vector<Violation> violations = {};
 };
 
-// Scales all times to a step of `makespan`, in `unit`.
+// Scales all times so that the step takes `makespan`, in `unit`.
 void stretch(Picture& picture, double makespan, const std::string& unit);
 
 Picture picture_of(const std::string& title, const Program& program, const Simulation& simulation,
@@ -52,12 +53,12 @@ std::string picture_svg(const Picture& picture);
 std::string picture_html(const Picture& picture);
 // Chrome's trace format. Units other than seconds are shown as milliseconds.
 std::string picture_trace(const Picture& picture);
-// The file's ending selects SVG, HTML or trace. Throws Error(kUsage) naming `option` for other
-// endings.
+// Returns SVG, HTML or trace, by the ending of `file`. Throws Error(kUsage) naming `option` for
+// other endings.
 std::string picture_as(const std::string& file, const Picture& picture, const std::string& option);
 void require_picture_ending(const std::string& file, const std::string& option);
 
-// Live activations over time, in bytes if the costs have any, otherwise as a count.
+// Activations in memory over time, in bytes if the costs have sizes, otherwise as a count.
 std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs);
 bool knows_bytes(const Costs& costs);
 
@@ -66,7 +67,7 @@ Json timeline_json(const Program& program, const Simulation& simulation, const C
 namespace detail {
 
 using Rgb = std::array<int, 3>;
-// At least 50 apart in CIELAB, 30 for protan and deutan eyes, 25 for tritan eyes.
+// Colours at least 50 apart in CIELAB, 30 for protan and deutan eyes, 25 for tritan eyes.
 const std::vector<std::pair<ActionKind, Rgb>>& picture_colors();
 
 }  // namespace detail

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// Rows of a graph for images have no length.
+// Rows of images have no length.
 bool has_length(const ModelSpec& model) {
   return model.inputs.empty() || std::ranges::any_of(model.inputs, [](const ValueSpec& input) {
            return std::ranges::find(input.sizes, kMicrobatchLength) != input.sizes.end();
@@ -32,7 +32,7 @@ std::string microbatch_text(const ModelSpec& model, const MicrobatchShape& shape
 namespace {
 
 std::vector<StageShape> shapes_of(const Plan& plan) {
-  if (plan.model.inputs.empty()) return {};  // the sizes are unknown
+  if (plan.model.inputs.empty()) return {};  // without inputs, sizes are unknown
   return stage_shapes(plan.model, plan.partition, plan.microbatch.rows, plan.microbatch.length);
 }
 

@@ -40,7 +40,7 @@ Json verify_json(const VerifyReport& report) {
                  {"violations", violations_json(report.violations)},
                  {"required_capacity", report.required_capacity},
                  {"max_in_flight", report.max_in_flight}};
-  if (report.verdicts.size() < 2) return object;  // the only verdict equals the whole report
+  if (report.verdicts.size() < 2) return object;  // a single verdict equals the whole report
   Json verdicts = Json::object();
   for (const Verdict& verdict : report.verdicts) {
     verdicts[verdict.name] = {{"ok", verdict.ok()},

@@ -56,7 +56,7 @@ void RunCurves::add(const StepMetrics& metrics) {
     continued_at = metrics.step;
     continuations = metrics.continuations;
   }
-  // The first step includes one-time setup, so later steps replace it.
+  // The first step includes one-time setup, so discard it once there is a second.
   if (steps == 2) {
     seconds.assign(seconds.size(), {});
     step_seconds = bubble = 0;

@@ -1,4 +1,4 @@
-// Curves of a run of any length, in bounded memory.
+// Curves of a run's metrics, in bounded memory.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Above kMost parts, merges neighbours and keeps their extremes.
+// Beyond kMost parts, merges neighbours and keeps their extremes.
 class Curve {
  public:
   static constexpr std::size_t kMost = 1024;
@@ -41,11 +41,11 @@ class RunCurves {
   std::int64_t tokens = 0;
   StepMetrics last;
   Curve loss, validation_loss, tokens_per_second, grad_norm, lr;
-  // Sums per rank over `counted` steps. Leaves out the first step if there are others.
+  // [rank]: sums over `counted` steps. Omits the first step if there are others.
   std::vector<RankSeconds> seconds;
   double step_seconds = 0, bubble = 0;
   std::int64_t counted = 0;
-  std::vector<std::int64_t> peaks;  // bytes per rank
+  std::vector<std::int64_t> peaks;  // [rank]: bytes
   StepTimesSeen step_times;
   std::int64_t continued_at = 0;
   std::vector<std::pair<std::string, std::string>> continuations;

@@ -29,7 +29,7 @@ using svg::escaped;
 using svg::px;
 
 constexpr std::size_t kMostFacts = std::size_t{256} << 20;
-constexpr std::size_t kMostRanks = std::size_t{1} << 16;  // the limit for schedules
+constexpr std::size_t kMostRanks = std::size_t{1} << 16;  // as for schedules
 constexpr int kFormat = 1;
 
 // ---- reading run.json, whose keys may be missing ----
@@ -69,7 +69,7 @@ Error damaged(const std::string& file, const std::string& what) {
       {.what = what, .where = file, .remedy = "name the metrics.folder of a run of this version"});
 }
 
-// Three digits.
+// Prints three significant digits.
 std::string short_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
@@ -83,7 +83,7 @@ std::string paragraph(const std::string& text) { return "<p>" + escaped(text) + 
 
 std::string headline(const std::string& text) { return "<h2>" + escaped(text) + "</h2>\n"; }
 
-// Cells are HTML. The first `words` columns are left-aligned.
+// An HTML table. The first `words` columns are left-aligned.
 class Table {
  public:
   Table(const std::vector<std::string>& titles, std::size_t words) : words_(words) {
@@ -121,7 +121,7 @@ class Chart {
   enum Axis {
     kAroundValues,
     kFromZero
-    // kFromZero is for rates: on a narrow axis, their noise would look like trouble.
+    // kFromZero is for rates, whose noise would look like trouble on a narrow axis.
   };
 
   Chart(std::string title, std::vector<Series> series, const Marks& marks, Axis axis)
@@ -143,7 +143,7 @@ class Chart {
       low_ = least_ >= 0 && from_zero ? 0 : least_;
       high_ = most_;
     }
-    // Values that differ only by rounding are drawn as equal.
+    // Draw a flat line if values differ only by rounding.
     const double largest = std::max(std::abs(low_), std::abs(high_));
     const bool is_flat = !(high_ - low_ > kFlat * largest);
     const double room = is_flat ? std::max(1e-12, largest) : 0.06 * (high_ - low_);
@@ -214,7 +214,8 @@ class Chart {
     text += svg::text_at(kLeft - 6, kHeight - 9, "class=\"e\"", "step");
     for (const std::int64_t step : steps) {
       const char* const anchor = step == last_ && steps.size() > 1 ? "class=\"e\"" : "class=\"m\"";
-      const double shift = step == first_ && steps.size() > 1 ? 8 : 0;  // beside "step"
+      const double shift =
+          step == first_ && steps.size() > 1 ? 8 : 0;  // leave room for the word "step"
       text += svg::text_at(x_of(static_cast<double>(step)) + shift, kHeight - 9, anchor,
                            with_commas(step));
     }
@@ -274,7 +275,7 @@ class Chart {
 // Gives all pictures the same time axis and lane width. If some times are not in seconds, every
 // step becomes 100 percent.
 void share_scale(const std::vector<Picture*>& pictures) {
-  constexpr double kLaneWidth = 766;  // the page is 920 pixels wide
+  constexpr double kLaneWidth = 766;  // fits the page of 920 pixels
   const bool in_seconds = std::all_of(pictures.begin(), pictures.end(), [](const Picture* picture) {
     return picture->basis.unit == "s";
   });
@@ -373,7 +374,6 @@ class Page {
     return number_in(run.facts.at("settings").at(key), "value");
   }
 
-  // "corpus.txt and 2 more files", "1,234,567 bytes, 512 sequences an epoch; 1.25 epochs ..."
   std::string data_line() const {
     const Json& data = run_.facts.at("data");
     if (!data.is_object()) return {};

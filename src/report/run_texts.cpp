@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr double kTellingShare = 0.01;  // smallest share of the first step that allows an estimate
+constexpr double kTellingShare = 0.01;  // from this share of the first step on, estimate the rest
 
 std::string milliseconds_text(double seconds) { return fixed(1000 * seconds, 1) + " ms"; }
 

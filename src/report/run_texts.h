@@ -9,17 +9,18 @@
 
 namespace sluice {
 
-// "rank 1 (stages 1, 2)"
+// Returns "rank 1 (stages 1, 2)".
 std::string place_of_rank(const Plan& plan, int rank);
 
-// "3.2104 nats, 4.6316 bits"
+// Returns "3.2104 nats, 4.6316 bits".
 std::string nats_and_bits(double nats);
 
-// "note: 12.0% of the first step after 26s, 3m10s to go"; no estimate while the share is too small.
+// Returns "note: 12.0% of the first step after 26s, 3m10s to go". No estimate while the share is
+// small.
 std::string first_step_note(double share, double seconds);
 
 // Texts that compare a run with its prediction. `peaks`: bytes per rank. step_time_text() returns
-// "" if times were not measured.
+// "" without measured times.
 std::string unsplit_stages_text(const Plan& plan, const std::vector<int>& stages);
 std::string peak_memory_text(const Plan& plan, const std::vector<std::int64_t>& peaks);
 std::string step_time_text(const Plan& plan, const StepTimesSeen& seen);

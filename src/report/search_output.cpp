@@ -25,7 +25,7 @@ std::string placement_name(const StageMap& map) {
   return map.is(Placement::kV) ? "v" : "";
 }
 
-// The torchtitan schedule that places stages like this, or "".
+// Returns the torchtitan schedule that places stages as `map` does, or "".
 std::string torchtitan_name(const StageMap& map) {
   if (map.is(Placement::kLoop)) return map.stages_per_rank() == 1 ? "1F1B" : "Interleaved1F1B";
   return map.is(Placement::kV) && map.stages_per_rank() == 2 ? "ZBVZeroBubble" : "";

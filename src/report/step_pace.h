@@ -19,7 +19,7 @@ class TimeLeft {
 class StepTimesSeen {
  public:
   void add(double seconds);
-  // The median leaves out the run's first step, which includes one-time setup.
+  // Omits the run's first step, which includes one-time setup.
   std::optional<double> median() const;
   std::int64_t num_counted() const;
 

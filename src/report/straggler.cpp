@@ -13,7 +13,8 @@
 namespace sluice {
 namespace {
 
-// The lower of two middle values, so that the slower of two ranks is compared with the faster.
+// Returns the lower of two middle values, so that the slower of two ranks is compared with the
+// faster.
 double lower_median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -29,8 +30,8 @@ std::vector<RankWork> rank_work(const Plan& plan) {
   for (const StageContent& content : plan.partition.stages) {
     RankWork& work = of_row.at(static_cast<std::size_t>(content.rank));
     work.stages.push_back(content.stage);
-    // If all or none of the layers are recomputed or frozen, ranks differ only in their number of
-    // blocks.
+    // Ranks of equal `kind` differ only in their number of blocks, since all or none of their
+    // layers are recomputed.
     int num_blocks = 0;
     for (const int layer : content.layers) {
       if (plan.model.layers.at(layer).role == LayerRole::kBlock) {
@@ -65,8 +66,7 @@ std::string straggler_text(const Straggler& straggler, const RankWork& work) {
       counted(straggler.steps, "step"));
 }
 
-// Returns seconds per amount of work, relative to the median. A rank with its usual share of work
-// has 1.
+// Returns seconds per amount of work, relative to the median. A rank with its usual share has 1.
 std::vector<double> StragglerWatch::normalized(const std::vector<double>& seconds) const {
   std::vector<double> ratios(seconds.size());
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
@@ -78,8 +78,8 @@ std::vector<double> StragglerWatch::normalized(const std::vector<double>& second
   return ratios;
 }
 
-// Sets each rank's usual share to the median of its kind over the window. Then divides the raw
-// ratios in the window by these shares.
+// Sets each rank's usual share of time to the median of its kind over the window, and divides the
+// window's ratios by it.
 void StragglerWatch::learn() {
   std::map<std::string, std::vector<double>> of_kind;
   for (std::size_t rank = 0; rank < work_.size(); ++rank) {
@@ -98,8 +98,8 @@ void StragglerWatch::learn() {
   }
 }
 
-// Mean slowdown over the window, without the largest fifth, which may be accidents. Returns nothing
-// unless the rank was slow in nearly all of the window.
+// Returns the mean slowdown over the window without the largest fifth, which may be accidents.
+// Returns nothing unless the rank was slow in nearly all of the window.
 std::optional<double> StragglerWatch::slowdown(std::size_t rank) const {
   std::vector<double> ratios;
   for (const Observation& observation : window_) ratios.push_back(observation.ratios[rank]);

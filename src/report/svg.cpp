@@ -10,7 +10,7 @@
 namespace sluice::svg {
 namespace {
 
-// Smallest 1, 2 or 5 times a power of ten that is at least `rough`.
+// Returns the smallest 1, 2 or 5 times a power of ten that is at least `rough`.
 double round_step(double rough) {
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   for (const double factor : {1.0, 2.0, 5.0})
@@ -20,7 +20,7 @@ double round_step(double rough) {
 
 }  // namespace
 
-// Uses integers, because they print the same on every machine.
+// Prints integers, because their text is equal on every machine.
 std::string px(double value) {
   constexpr double kFarthest = 1e9;
   const double shown = std::isnan(value) ? 0 : std::clamp(value, -kFarthest, kFarthest);
@@ -75,7 +75,7 @@ std::vector<double> axis_ticks(double low, double high, double wanted) {
   for (int i = 0; i < kMostTicks; ++i) {
     const double tick = (first + i) * step;
     if (!(tick <= end)) break;
-    // In a very narrow range several marks may round to the same double.
+    // In a very narrow range, several marks may round to the same double.
     if (ticks.empty() || tick > ticks.back()) ticks.push_back(tick);
   }
   return ticks;

@@ -79,12 +79,12 @@ class BestPlan {
              [&] { return named_candidate(question_, schedule, stages_per_rank); });
   }
 
-  // Schedules from which one search starts. They have equal stage maps and costs.
+  // Starting points of one search: schedules with equal stage maps and costs.
   struct Likeness {
     StageMap stage_map;
     Costs costs;
-    double fastest = 0;     // step time of the fastest schedule
-    double more_bytes = 0;  // peak bytes beyond those in `costs`
+    double fastest = 0;
+    double more_bytes = 0;  // largest predicted bytes per rank that `costs` do not include
     std::vector<Schedule> schedules = {};
   };
 
@@ -108,7 +108,7 @@ class BestPlan {
     like->schedules.push_back(plan.schedule);
   }
 
-  // If every candidate failed for a reason other than memory, the settings are wrong.
+  // If every candidate failed and none for lack of memory, the settings are wrong.
   void require_possible() const {
     const bool is_any_made = std::any_of(
         shown_.begin(), shown_.end(),
@@ -116,7 +116,6 @@ class BestPlan {
     if (!is_any_made && failure_) throw Error(*failure_);
   }
 
-  // Searches the stage maps with the fastest named schedules.
   void try_searched() {
     const PipelineOptions& options = question_.options();
     if (options.num_ranks.value_or(1) < 2) return;
@@ -186,7 +185,7 @@ class BestPlan {
   std::vector<Likeness> likenesses_;
   std::optional<Plan> best_;
   std::size_t taken_ = 0;
-  std::optional<std::int64_t> smallest_;  // smallest need of a candidate that does not fit
+  std::optional<std::int64_t> smallest_;  // least memory of the candidates that do not fit
   std::optional<Error> failure_;
 };
 
@@ -225,7 +224,8 @@ ScheduleCandidate candidate_of(const Plan& plan) {
   shown.bubble_fraction = plan.simulation.bubble_fraction;
   shown.peak_bytes = peak_of(plan);
   shown.refusal = order_of_sums_violation(plan.program);
-  if (shown.refusal.empty() && plan.options.memory_per_rank && shown.peak_bytes > *plan.options.memory_per_rank) {
+  if (shown.refusal.empty() && plan.options.memory_per_rank &&
+      shown.peak_bytes > *plan.options.memory_per_rank) {
     shown.refusal = over_memory(shown.peak_bytes, *plan.options.memory_per_rank);
     shown.short_of_memory = true;
   }

@@ -12,7 +12,8 @@
 namespace sluice::detail {
 namespace {
 
-constexpr int kUsualStages = 4;  // per rank; more only if they divide the blocks evenly
+constexpr int kUsualStages =
+    4;  // per rank; more only if the model's blocks divide evenly among them
 constexpr int kMostStages = 8;
 
 PartitionOptions partition_options(const PipelineOptions& options, int num_ranks,
@@ -56,7 +57,7 @@ PartitionOptions partition_of_own(const PipelineOptions& options, const Schedule
 
 Candidate own_candidate(const PipelineOptions& options) {
   const Schedule& schedule = *options.schedule.own;
-  // The split and the passes require a valid schedule.
+  // Splitting and lowering require a valid schedule.
   const Program bare = to_program(schedule);
   require_proof(bare, verify(bare), schedule.name);
   Candidate candidate;
@@ -88,7 +89,7 @@ int asked_stages_per_rank(const PartitionOptions& partition, int num_ranks) {
   return 0;
 }
 
-// True if the split alone determines the number of stages.
+// True if these options alone determine the number of stages.
 bool has_own_split(const PartitionOptions& partition) {
   return !partition.split_points.empty() || !partition.cuts.empty() || !partition.modules.empty() ||
          partition.layers_per_stage > 0;
@@ -137,7 +138,7 @@ std::vector<int> stages_to_try(const Question& question, const ScheduleInfo& sch
   if (asked > 0 || has_own_split(partition)) return {asked};
   if (schedule.single_stage) return {1};
   if (schedule.placement == Placement::kV) return {2};
-  // With one stage per rank, the other schedules equal single-stage ones.
+  // With one stage per rank, only interleaved zero bubble differs from single-stage schedules.
   std::vector<int> result;
   if (schedule.kind == ScheduleKind::kInterleavedZeroBubble) result.push_back(1);
   for (int each = 2; each <= kMostStages; ++each) {

@@ -36,7 +36,7 @@ std::int64_t CutMemory::peak(const std::vector<int>& starts, std::int64_t enough
   return peak;
 }
 
-// Leaves out transfers, which do not affect kept activations.
+// Omits transfers, which do not affect the activations that a rank keeps.
 void CutMemory::lower_rows(const std::vector<int>& starts,
                            const std::vector<StageBackward>& backwards) {
   Plan plan = question_.base();

@@ -33,13 +33,13 @@ Error misplaced(const Schedule& schedule, const StageMap& stage_map, const std::
                  "leave `stage_to_rank` out, or give a schedule of your own by `schedule.own`"});
 }
 
-// True if both maps group stages onto ranks identically, with any numbering of the ranks.
+// True if both maps put the same stages together, with any numbering of the ranks.
 bool lie_alike(const StageMap& places, const StageMap& stage_map) {
   if (places.num_stages() != stage_map.num_stages()) return false;
   std::vector<bool> taken(static_cast<std::size_t>(stage_map.num_ranks()), false);
   for (int stage = 0; stage < stage_map.num_stages(); ++stage) {
     const int rank = stage_map.rank_of(stage), place = places.rank_of(stage);
-    // Rank `place` of `places` also has stage `place`, so both stages must share a rank in
+    // In `places`, rank `place` owns stage `place`, so both stages must share a rank in
     // `stage_map`.
     if (rank != stage_map.rank_of(place)) return false;
     if (stage != place) continue;
@@ -59,7 +59,7 @@ std::string list_text(const std::vector<int>& list) {
 
 Schedule placed_schedule(const ScheduleName& name, const StageMap& stage_map, int num_microbatches,
                          const ScheduleOptions& said) {
-  // The builder numbers ranks along the pipeline.
+  // The builder numbers ranks in pipeline order, so its rows must move to our ranks.
   Schedule schedule;
   try {
     schedule = make_schedule(name, {.num_ranks = stage_map.num_ranks(),

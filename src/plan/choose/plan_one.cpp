@@ -48,7 +48,7 @@ std::vector<std::string> notes_of_rows(const Plan& plan) {
                 length, counted(how.num_slices(), "slice"))};
 }
 
-// The first cut that fits into memory.
+// Returns the fastest cut that fits into memory.
 Partition cut_by_costs(const Question& question, const Cutting& cutting, const Schedule& schedule,
                        CutOrder& cuts) {
   const std::optional<std::int64_t> most = question.options().memory_per_rank;
@@ -114,8 +114,8 @@ Plan draft_one(Question& question, const Candidate& candidate) {
   note(plan.partition.notes);
   note(notes_of_rows(plan));
   note(check_data_parallel(plan.options.data_parallel, plan.schedule, candidate.own.has_value()));
-  plan.program.mesh =
-      mesh_of(plan.schedule.num_ranks(), plan.options.data_parallel, plan.options.rank_order, plan.options.tensor_parallel);
+  plan.program.mesh = mesh_of(plan.schedule.num_ranks(), plan.options.data_parallel,
+                              plan.options.rank_order, plan.options.tensor_parallel);
   note(set_recomputed(plan.model, plan.partition, question.options().activation_checkpoint));
   if (question.times()) plan.costs = stage_costs(*question.times(), plan.partition);
   return plan;

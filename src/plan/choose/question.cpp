@@ -20,7 +20,7 @@ void require_positive(std::int64_t value, const char* option) {
                                   .remedy = "give at least 1"});
 }
 
-// Learned positions (gpt2) are limited; rotary embeddings are not.
+// Learned position embeddings (gpt2) limit seq_len, while rotary embeddings do not.
 void require_positions(const ModelSpec& model, std::int64_t seq_len) {
   if (!model.max_positions || seq_len <= *model.max_positions) return;
   const std::string positions = std::to_string(*model.max_positions);
@@ -51,7 +51,7 @@ void warn_of_one_microbatch(const PipelineOptions& options, std::vector<std::str
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`partition`", .remedy = remedy});
 }
 
-// One stage suffices, since recomputation does not depend on the cuts.
+// All layers are one stage, since the layers to recompute do not depend on cuts.
 Partition uncut(const ModelSpec& model) {
   Partition whole;
   StageContent& stage = whole.stages.emplace_back();
@@ -96,7 +96,7 @@ Question::Question(ModelSpec model, const PipelineOptions& options) : options_(o
   base_.model = std::move(model);
   base_.microbatch = {options.microbatch_size, options.seq_len};
   base_.options = options;
-  base_.options.schedule.own.reset();  // it becomes Plan::schedule
+  base_.options.schedule.own.reset();  // the user's schedule becomes Plan::schedule
   set_trainable(base_.model, options.trainable);
   freeze_layers(base_.model, options.frozen_layers);
   require_something_to_train(base_.model);

@@ -1,4 +1,5 @@
-// The checked model and options, with data that all candidates share. Not thread-safe.
+// A planning problem: the checked model and options, with data that all candidates share. Not
+// thread-safe.
 #pragma once
 
 #include <deque>
@@ -15,28 +16,27 @@ namespace sluice::detail {
 
 class Question {
  public:
-  // Keeps a reference to `options`. Throws Error(kUsage) if no candidate can satisfy them, or if
-  // kMeasured lacks times of this model.
+  // Keeps a reference to `options`. Throws Error(kUsage) if no schedule can satisfy them, or if
+  // kMeasured lacks layer times.
   Question(ModelSpec model, const PipelineOptions& options);
 
   const PipelineOptions& options() const { return options_; }
-  // The part of the plan that is the same for all candidates.
   const Plan& base() const { return base_; }
 
   bool cuts_by_costs() const { return options_.balance != Balance::kEven; }
   Cutting placed(const PartitionOptions& partition, CutBy by) const;
-  // Cuts for these stages, fastest first. Requires cuts_by_costs(). Throws Cutting::problem()'s
-  // errors.
+  // Returns the cuts for the stage map of `cutting`, fastest first. Throws Cutting::problem()'s
+  // errors. Requires cuts_by_costs().
   CutOrder& cuts(const Cutting& cutting);
-  // Layers whose forward is recomputed, ascending. Requires cuts_by_costs().
+  // Returns the layers to recompute, ascending. Requires cuts_by_costs().
   const std::vector<int>& again() const { return again_; }
 
-  // Null if layer times are unknown. F, I and W of every stage then take 1.
+  // Returns null if layer times are unknown. F, I and W then take 1 each.
   const LayerTimes* times() const { return times_.get(); }
 
  private:
   void set_times();
-  // Reduces costs and times to one tensor-parallel rank's share.
+  // Reduces costs and times to those of one tensor-parallel rank.
   void take_share();
   void set_layer_costs();
 

@@ -1,5 +1,5 @@
 // NeMo AutoModel's split. Like AutoModel, it only supports embed_tokens, layers.K, norm and an
-// untied lm_head. Unlike AutoModel, it rejects module lists that lose a layer.
+// untied lm_head. Unlike AutoModel, it rejects module lists that omit a layer.
 #include <algorithm>
 #include <string_view>
 
@@ -36,7 +36,7 @@ void require_model_name(const char* option, const std::optional<std::string>& gi
   }
 }
 
-// Takes missing names from the model.
+// Options that are not set come from the model.
 HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& options) {
   const std::string& first = model.layers.front().name;
   const std::string prefix = first.substr(0, first.size() - kEmbedding.size());
@@ -50,7 +50,7 @@ HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& opt
       refuse("the parameter '" + lost + "' would be on no stage", "keep embeddings and head");
     }
   }
-  // AutoModel keeps a nested language model's encoders outside of its prefix.
+  // AutoModel keeps a nested language model's encoders outside of the language model's prefix.
   const bool beside = model.num_parameters() > 0 && prefix != kBasePrefix && options.multimodal;
   std::vector<std::string> extras;
   if (beside) {

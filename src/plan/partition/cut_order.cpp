@@ -14,11 +14,11 @@ namespace sluice::detail {
 namespace {
 
 using Starts = std::vector<int>;
-using Cost = std::int64_t;  // in steps of 1e-12 of the sum, so that equal sums compare equal
+using Cost = std::int64_t;  // in units of 1e-12 of all costs, so that equal sums compare equal
 
 constexpr Cost kNone = std::numeric_limits<Cost>::max();
 constexpr double kSteps = 1e12;
-constexpr std::int64_t kMostSplits = 200'000;  // more are not enumerated
+constexpr std::int64_t kMostSplits = 200'000;  // above this, do not enumerate all
 constexpr std::int64_t kMostNodes = 300'000;
 constexpr std::size_t kMostAsked = 2'000;
 
@@ -125,7 +125,7 @@ class CutOrder::Splitter {
       visit_all(starts, [&](const Starts& each) { all_.emplace_back(merit_of(each), each); });
       std::sort(all_.begin(), all_.end(), Better());
     }
-    // Trying a cut takes callers long, so return only a sample of the slower cuts.
+    // Callers take long to try a cut, so return only a sample of the slower cuts.
     const std::size_t rest = all_.size() > kMostAsked ? all_.size() - kMostAsked : 0;
     const std::size_t stride = 1 + rest / kMostAsked;
     const std::size_t i = place < kMostAsked ? place : kMostAsked + (place - kMostAsked) * stride;
@@ -136,7 +136,7 @@ class CutOrder::Splitter {
     if (!found_.empty()) return &found_.front();
     std::pair<Merit, Starts> best;
     Starts starts = {0};
-    visit_all(starts, [&](const Starts& each) {  // longest first stages come first
+    visit_all(starts, [&](const Starts& each) {  // visits long first stages first
       if (const Merit merit = merit_of(each); merit < best.first) best = {merit, each};
     });
     return &found_.emplace_back(std::move(best.second));
@@ -144,9 +144,9 @@ class CutOrder::Splitter {
 
   // ---- one stage a rank: dynamic programming ----
 
-  // Minimizes the largest stage.
+  // Returns the split whose largest stage is smallest.
   Starts by_programming() const {
-    // least[s][i] is the smallest possible largest stage if stages s.. hold layers i.. .
+    // least[s][i]: smallest possible largest stage if stages from s on hold the layers from i on.
     std::vector<std::vector<Cost>> least(
         static_cast<std::size_t>(num_stages_),
         std::vector<Cost>(static_cast<std::size_t>(num_layers_) + 1, kNone));
@@ -177,11 +177,11 @@ class CutOrder::Splitter {
     Cost largest = 0;
     std::pair<Merit, Starts> best;
     std::int64_t nodes = 0;
-    bool only_faster = true;  // ignore splits whose slowest rank is no faster
+    bool only_faster = true;  // false: also try splits that are as fast
   };
 
-  // True if the ranks may be able to take all layers from `position` on within `bound`. Compares
-  // total room, and each rank's room in units of the smallest remaining layer.
+  // Whether the layers from `position` on may fit on the ranks if each rank's load is at most
+  // `bound`. Compares total room, and each rank's room in units of the smallest of these layers.
   bool may_hold(const std::vector<Cost>& loads, int position, Cost bound) const {
     const Cost smallest = smallest_from_[static_cast<std::size_t>(position)];
     Cost room = 0;
@@ -194,7 +194,7 @@ class CutOrder::Splitter {
     return room >= sum_of(position, num_layers_) && layers >= num_heavy_from_[position];
   }
 
-  // The ends may cost almost nothing, so only blocks count as whole layers.
+  // Embedding and head may cost almost nothing, so only blocks count as whole layers.
   void count_blocks() {
     smallest_from_.assign(static_cast<std::size_t>(num_layers_) + 1, 0);
     num_heavy_from_.assign(static_cast<std::size_t>(num_layers_) + 1, 0);
@@ -236,7 +236,7 @@ class CutOrder::Splitter {
       });
       return;
     }
-    // Try even lengths first, to find a good split early.
+    // Try equally large stages first, to find a good split early.
     const int from = std::max(problem_.first_cut, begin + 1), to = problem_.last_cut - (left - 1);
     const Cost even = before_[begin] + (before_.back() - before_[begin]) / (left + 1);
     std::vector<int> nexts(static_cast<std::size_t>(to - from + 1));
@@ -300,7 +300,7 @@ class CutOrder::Splitter {
   const int num_layers_, num_stages_;
   int num_ranks_ = 0;
   std::vector<Cost> costs_;
-  std::vector<Cost> before_;  // [i]: layers before i
+  std::vector<Cost> before_;  // [i]: cost of the layers before i
   std::vector<Cost> smallest_from_;
   std::vector<std::int64_t> num_heavy_from_;
   std::deque<Starts> found_;

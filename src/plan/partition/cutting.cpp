@@ -76,7 +76,7 @@ void set_backwards(const ModelSpec& model, Partition& partition) {
   for (StageContent& stage : partition.stages) stage.backward = backwards[stage.stage];
 }
 
-// Defaults to the ranks of the map, or to one rank per stage.
+// Defaults to the ranks in stage_to_rank, or to one rank per stage.
 int num_ranks(const PartitionOptions& options, int num_stages) {
   if (options.num_ranks != 0) return options.num_ranks;
   if (options.stage_to_rank.empty()) return num_stages;
@@ -84,7 +84,7 @@ int num_ranks(const PartitionOptions& options, int num_stages) {
   return std::clamp(last, 0, num_stages - 1) + 1;
 }
 
-// Checks the promises of partition.h. A failure is our bug, not a user error.
+// Checks what partition.h promises. A failure is our bug, not a user error.
 void check_invariants(const ModelSpec& model, const Partition& partition) {
   const auto fail = [](const std::string& what) {
     throw Error(ErrorKind::kInternal, {.what = "broken partition: " + what});
@@ -191,7 +191,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
     const ValueSpec output = value_of(last.writes.empty() ? "" : last.writes.front().name, last);
     of_stage.output = output.sizes_at(shape);
     of_stage.output_dtype = output.dtype;
-    // A head that computes the loss also produces logits.
+    // A head that computes the loss also outputs logits.
     if (last.computes_loss()) of_stage.output = {microbatch_size, seq_len, model.vocab_size};
   }
   return shapes;

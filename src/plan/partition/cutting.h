@@ -11,26 +11,24 @@
 namespace sluice::detail {
 
 enum class CutBy {
-  kRule,   // the options give counts or names
-  kCosts,  // cuts balance the layers' costs
+  kRule,   // by the counts or names in the options
+  kCosts,  // to balance the layers' costs
 };
 
 class Cutting {
  public:
-  // Keeps a reference to the model. Throws Error(kUsage) like make_partition(). With kCosts,
-  // options that name cuts are also an error.
+  // Keeps a reference to the model. Throws make_partition()'s errors, and for kCosts also
+  // Error(kUsage) if the options name cuts.
   Cutting(const ModelSpec& model, const PartitionOptions& options, CutBy by);
 
   const StageMap& stage_map() const { return stage_map_; }
 
-  // Precondition: the object was made with CutBy::kRule.
+  // Precondition: constructed with CutBy::kRule.
   Partition by_rule() const;
-  // `costs` has each layer's share of the step time, in any unit. Throws Error(kUsage) if the
-  // number of costs is wrong or a stage would stay empty.
+  // `costs` has each layer's share of the step time, in any unit.
   SplitProblem problem(const std::vector<double>& costs) const;
-  // `starts` holds the first layer of every stage.
   Partition at(const std::vector<int>& starts) const;
-  // Like at(), but fills in only layers and backwards.
+  // Like at(), but sets only StageContent's layers and backward.
   Partition outline(const std::vector<int>& starts) const;
 
  private:
@@ -44,7 +42,7 @@ class Cutting {
   StageMap stage_map_;
 };
 
-// Minimizes the load of the slowest rank. Throws like Cutting.
+// Minimizes the load of the slowest rank.
 Partition split_by_costs(const ModelSpec& model, const PartitionOptions& options,
                          const std::vector<double>& costs);
 

@@ -1,4 +1,4 @@
-// Cuts a model whose evaluation has other layers than its training.
+// Cuts a model that has other layers in evaluation than in training.
 #pragma once
 
 #include "sluice/partition.h"
@@ -6,12 +6,12 @@
 
 namespace sluice {
 
-// Each stage starts at the evaluation layer that has the name of its first training layer. The
-// result refers to layers of `model.evaluation`, which must exist. Throws Error(kUsage) if that
-// layer is missing or a parameter is on another rank.
+// Each stage starts at the evaluation layer with the name of the stage's first training layer.
+// Layers are those of `model.evaluation`, which must exist. Throws Error(kUsage) if that layer is
+// missing or a parameter would be on another rank than in training.
 Partition evaluation_partition(const ModelSpec& model, const Partition& training);
 
-// Throws like evaluation_partition(). Does nothing if the model has no evaluation of its own.
+// Throws evaluation_partition()'s errors. Does nothing if evaluation has the same layers.
 void require_evaluation(const Plan& plan);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Splits by name: before a layer, after a layer, or as listed per stage.
+// Cuts before or after named layers, or takes a list of modules per stage.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -45,7 +45,8 @@ class NameIndex {
   }
 
   [[noreturn]] void unknown(const std::string& what, const std::string& name) const {
-    // If only digits differ, report the valid range instead of a similar name.
+    // If a name differs from known ones only in digits, report the valid range instead of a similar
+    // name.
     const bool is_beyond = std::any_of(all_.begin(), all_.end(), [&](const std::string& other) {
       return without_digits(other) == without_digits(name);
     });
@@ -66,8 +67,8 @@ class NameIndex {
   std::vector<std::string> all_;
 };
 
-// Returns positions of names that must ascend. Within [min, max], a cut leaves layers on both
-// sides.
+// Returns the layers' indices, which must ascend. At an index in [min, max], a cut leaves layers on
+// each side.
 std::vector<int> ascending_positions(const LayerNames& layers, const std::string& what,
                                      const std::vector<std::string>& names, int min, int max,
                                      bool decoders_only) {

@@ -1,4 +1,5 @@
-// NeuronX Distributed's split: cuts after named layers, or even cuts with the remainder last.
+// NeuronX Distributed's split: cuts after named layers, or equal stages where the last ones take
+// the remainder.
 #include "plan/partition/convention.h"
 
 #include "sluice/parts/peers.h"

@@ -11,7 +11,7 @@ namespace sluice::detail {
 namespace {
 
 struct GivenOption {
-  const char* what;  // in "convention X has no ..."
+  const char* what;  // completes "convention X has no ..."
   bool given;
   bool ConventionRules::*applies;
 };
@@ -51,7 +51,7 @@ void require_applicable(const ConventionRules& convention, const PartitionOption
   }
 }
 
-// Names determine the split. Without names, only one count may be given.
+// Layer names determine the split. Without names, only one count may be given.
 void require_one_source(const PartitionOptions& options) {
   std::vector<std::string> names, counts;
   if (!options.split_points.empty()) names.push_back("split points");
@@ -82,7 +82,7 @@ void require_one_source(const PartitionOptions& options) {
   }
 }
 
-// A split by costs accepts only options that set the number of stages.
+// Splits that balance costs accept only options that set the number of stages.
 void require_costs_alone(const ConventionRules& convention, const PartitionOptions& options) {
   const std::pair<bool, const char*> others[] = {
       {!options.split_points.empty(), "split points"},
@@ -136,7 +136,7 @@ std::string foreign_name(const LayerNames& own, const std::vector<std::string>& 
   return {};
 }
 
-// `applies` is the convention's member that allows option `what`.
+// `applies` is the ConventionRules member for option `what`.
 void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options, const char* what,
                        const std::vector<std::string>& names, bool ConventionRules::*applies) {
@@ -154,7 +154,7 @@ void require_own_names(const ConventionRules& convention, const ModelSpec& model
                ": set `partition_convention` to that, or " +
                (has_own ? "write '" + own.names[position].front() + "'" : "leave it out"));
   }
-  // Another convention may use the name, even if it has no such option.
+  // Another convention may have this layer name, even without such an option.
   for (const ConventionRules& other : conventions()) {
     const LayerNames layers = other.names(model, {});
     const int position = is_known(layers, name) ? position_of(layers, name) : -1;
@@ -219,8 +219,6 @@ void require_num_stages(const PartitionOptions& options, int num_stages) {
   }
 }
 
-// With layer_each, a stage may lack a decoder layer, but there must be at least as many decoder
-// layers as stages.
 void require_layers(const ConventionRules& convention, const PartitionOptions& options,
                     int num_stages, int num_decoders) {
   if (!convention.layer_each || num_stages <= num_decoders) return;

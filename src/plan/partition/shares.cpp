@@ -116,7 +116,6 @@ namespace {
 
 int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
-// Suggests the nearest layers_per_stage that works.
 std::string fitting_layers_per_stage(int num_layers, int pp_size, StagesNeed need, int asked) {
   int best = 0;
   for (int candidate = 1; candidate <= num_layers; ++candidate) {

@@ -1,4 +1,4 @@
-// sluice's own split. Embedding, norm and head count nothing unless weights are given. The
+// sluice's own split. Embedding, norm and head do not count as layers unless weights are given. The
 // remainder of 10 layers on 4 stages:
 //
 //   first 3 3 2 2, last 2 2 3 3, middle 2 3 3 2

@@ -1,6 +1,6 @@
-// Gradients flow back along a value if the value depends on a trained parameter, and an output
-// depends on the value. A stage has a backward if such a value leaves it. It passes gradients on if
-// such a value enters it.
+// A value needs a gradient if it depends on a trained parameter and an output depends on it. A
+// stage has a backward if such a value leaves it. It computes input gradients if such a value
+// enters it.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,7 +19,7 @@ struct LayerValues {
   Names reads, writes;
 };
 
-// A layer that declares no values passes on one value.
+// A layer that declares no values reads and writes one, the hidden state.
 LayerValues values_of(const LayerInfo& layer) {
   if (layer.reads.empty() && layer.writes.empty()) return {{"hidden"}, {"hidden"}};
   LayerValues values{layer.reads, {}};
@@ -27,7 +27,6 @@ LayerValues values_of(const LayerInfo& layer) {
   return values;
 }
 
-// Returns the values that no layer reads after their last write.
 NameSet unread_values(const std::vector<LayerValues>& layers) {
   NameSet unread;
   for (const LayerValues& layer : layers) {
@@ -37,7 +36,7 @@ NameSet unread_values(const std::vector<LayerValues>& layers) {
   return unread;
 }
 
-// Returns, for each layer and the end, the values that depend on a trained parameter there.
+// Returns the values that depend on a trained parameter, before each layer and at the end.
 std::vector<NameSet> trained_values(const std::vector<LayerValues>& layers,
                                     const std::vector<bool>& layer_trains) {
   std::vector<NameSet> trained(1);
@@ -62,8 +61,8 @@ bool meet(const NameSet& a, const NameSet& b) {
   return std::any_of(a.begin(), a.end(), [&](const std::string& name) { return b.contains(name); });
 }
 
-// Returns, for each layer and the end, whether a value that is used later depends on a trained
-// parameter.
+// Returns whether a value that is used later depends on a trained parameter, before each layer and
+// at the end.
 std::vector<bool> gradient_flows(const std::vector<LayerValues>& layers,
                                  const std::vector<bool>& layer_trains, const Names& outputs) {
   const std::vector<NameSet> trained = trained_values(layers, layer_trains);
@@ -94,7 +93,7 @@ std::vector<StageBackward> stage_backwards(const ModelSpec& model, const Partiti
     const bool trains =
         std::any_of(own.begin(), own.end(), [&](int layer) { return layer_trains[layer]; });
     arrives = s > 0 && flows[own.front()];
-    // The first stage's input needs no gradient, so its backward is always full.
+    // The first stage's backward counts as full, although its input needs no gradient.
     if (trains)
       backwards[s] = arrives || s == 0 ? StageBackward::kFull : StageBackward::kWeights;
     else if (arrives)

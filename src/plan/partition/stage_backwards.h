@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Returns the part of the backward that each stage computes. Empty `outputs` mean all values that
-// no layer reads.
+// Returns which part of the backward each stage computes. If `outputs` is empty, all values that no
+// layer reads are outputs.
 std::vector<StageBackward> stage_backwards(const ModelSpec& model, const Partition& partition,
                                            const std::vector<bool>& layer_trains,
                                            const std::vector<std::string>& outputs = {});

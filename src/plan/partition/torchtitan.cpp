@@ -20,7 +20,7 @@ EndWeights weights_of(const PartitionOptions& options) {
   return end_weights(find_convention(options.convention), options);
 }
 
-// torchtitan names cuts by decoder layer, even one past the last.
+// torchtitan names cuts by decoder layer, even by the number after the last.
 Split weighted_split(const LayerNames& layers, int num_stages, const EndWeights& weights) {
   const std::vector<int> shares = weighted_shares(layers.num_decoders, num_stages, weights.first,
                                                   weights.last, Remainder::kFirst);

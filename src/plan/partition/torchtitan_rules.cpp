@@ -48,7 +48,7 @@ std::vector<int> shares_2024(int num_layers, int num_stages) {
   require_count("the number of stages", num_stages, 1);
   require_layer_each(num_stages, num_layers);
   std::vector<int> shares(static_cast<std::size_t>(num_stages), num_layers / num_stages);
-  // Extra layers go to the stages after the first.
+  // The remainder goes to the stages after the first.
   std::for_each_n(shares.begin() + (num_stages > 1 ? 1 : 0), num_layers % num_stages,
                   [](int& share) { ++share; });
   return shares;

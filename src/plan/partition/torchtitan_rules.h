@@ -7,7 +7,7 @@
 
 namespace sluice::detail {
 
-// Requires that layers_per_stage fits exactly, weights included.
+// Throws unless layers_per_stage divides each rank's layers, weights included.
 int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_per_stage,
                      int input_weight, int output_weight);
 

@@ -1,12 +1,12 @@
-// A replay of the compute order adds both ends of every transfer at one moment, so it also shows
-// that every RECV finds its message. Like torch's `_add_send_recv`, it sweeps over the ranks in
+// Replays the compute order and adds both ends of every transfer at one moment, which also shows
+// that every RECV finds its message. Like torch's `_add_send_recv`, sweeps over the ranks in
 // ascending order and runs one ready action of each:
 //
 //   rank 0   0F0  0SEND_F0                   0RECV_B0  0B0
 //   rank 1                 1RECV_F0  1F0  1B0  1SEND_B0
 //
-// Idle slots take a turn and are dropped. Ranks without input leave the sweeps, to avoid quadratic
-// time.
+// Idle slots count as actions and are dropped. Ranks without input leave the sweeps, to avoid
+// quadratic time.
 #include <algorithm>
 #include <utility>
 
@@ -110,7 +110,7 @@ class ComputeReplay {
     program_.ranks[peer].push_back(recv);
     marks(recv.stage, recv.microbatch) |= arrived;
     if (at_[peer] == todo_[peer].size()) return;
-    // Higher ranks still have a turn in this sweep.
+    // Ranks above this one still run in this sweep.
     if (peer > rank)
       this_sweep_.insert(peer);
     else if (peer < rank)

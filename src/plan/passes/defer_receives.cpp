@@ -1,5 +1,6 @@
-// A pending RECV blocks later instructions that do not need it. If RECVs passed other transfers, as
-// in torch's `_defer_recv_ops`, ranks could deadlock, or receive gradients as activations.
+// Moves RECVs later, because a pending RECV blocks instructions that do not need it. RECVs must not
+// pass other transfers, as in torch's `_defer_recv_ops`: ranks could deadlock, or receive gradients
+// as activations.
 #include <deque>
 #include <utility>
 
@@ -50,7 +51,7 @@ class Deferral {
     deferred_.pop_front();
   }
 
-  // Emits the half's RECV and all RECVs before it.
+  // Emits the RECV that `half` needs and all deferred RECVs before it.
   void emit_input(const Action& half) {
     const bool forward = half.kind == ActionKind::kForward;
     if (!forward && !detail::makes_input_gradient(half.kind)) return;

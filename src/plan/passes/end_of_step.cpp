@@ -1,5 +1,5 @@
-// REDUCE_LOSS and GATHER_OUTPUTS come after all compute, so that no rank waits before its row ends.
-// Equal order on all ranks prevents deadlock.
+// REDUCE_LOSS and GATHER_OUTPUTS follow all compute, so that no rank waits for them earlier. All
+// ranks have them in the same order, to prevent deadlock.
 #include <algorithm>
 
 #include "sluice/program.h"

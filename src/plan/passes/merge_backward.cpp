@@ -1,4 +1,4 @@
-// Merging I and W into B traverses the graph only once, as in torch's `_merge_bw`.
+// Merges I and W into B, which traverses the autograd graph only once, as in torch's `_merge_bw`.
 #include "sluice/program.h"
 
 #include "plan/passes/passes.h"

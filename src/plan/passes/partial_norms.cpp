@@ -1,4 +1,4 @@
-// Ranks can compute partial norms while they wait.
+// Ranks can compute a stage's part of the gradient norm while they wait.
 #include <algorithm>
 #include <map>
 
@@ -10,8 +10,8 @@ namespace sluice {
 namespace {
 
 struct Known {
-  std::size_t behind;  // insert after this row index
-  std::size_t since;   // last instruction that makes or starts to reduce the gradients
+  std::size_t behind;  // insert after this instruction
+  std::size_t since;   // last instruction that computes the gradients or starts to reduce them
 };
 
 std::map<int, Known> known_gradients(const Program& program, const std::vector<Action>& row,
@@ -22,7 +22,7 @@ std::map<int, Known> known_gradients(const Program& program, const std::vector<A
       if (detail::makes_weight_gradient(half.kind)) stages[half.stage] = {index, index};
     });
   }
-  // Insert after the SENDs, because other ranks wait for them.
+  // Insert after the SENDs that follow, because other ranks wait for them.
   for (auto& [stage, known] : stages) {
     while (known.behind + 1 < norm && detail::is_send(row[known.behind + 1].kind)) ++known.behind;
   }
@@ -49,7 +49,7 @@ Program add_partial_norms(Program program) {
     std::vector<Action>& row = program.ranks[rank];
     const auto norm = std::find(row.begin(), row.end(), Action::make(ActionKind::kReduceNorm));
     if (norm == row.end()) continue;
-    // The stage whose reduction started first goes first.
+    // Stages are in the order in which their reductions started.
     std::map<std::size_t, std::multimap<std::size_t, int>> stages;
     for (const auto& [stage, known] :
          known_gradients(program, row, static_cast<std::size_t>(norm - row.begin())))

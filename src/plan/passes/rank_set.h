@@ -1,4 +1,4 @@
-// A set of ranks that can grow during an ascending walk.
+// A set of ranks that may grow while it is walked in ascending order.
 #pragma once
 
 #include <bit>
@@ -15,7 +15,7 @@ class RankSet {
   void insert(int rank) { words_[rank / 64] |= std::uint64_t{1} << (rank % 64); }
   void erase(int rank) { words_[rank / 64] &= ~(std::uint64_t{1} << (rank % 64)); }
 
-  // Smallest member not below `from`, or num_ranks.
+  // Returns the smallest member from `from` on, or num_ranks.
   int next(int from) const {
     std::size_t word = static_cast<std::size_t>(from) / 64;
     if (word >= words_.size()) return num_ranks_;

@@ -24,7 +24,7 @@ Program add_reduce_grad(Program program, bool per_microbatch) {
         }
       });
     }
-    // Resetting all stages on every rank would be quadratic.
+    // Resetting the stages of all ranks would take quadratic time.
     for (const Action& action : row) {
       detail::for_each_half(action, [&](const Action& half) { gradients[half.stage] = 0; });
     }

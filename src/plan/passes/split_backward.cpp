@@ -1,4 +1,4 @@
-// Splitting B lets a later pass move W away from I.
+// Splits B into I (input gradient) and W (weight gradient), so that a later pass can move W.
 #include "sluice/program.h"
 
 #include "plan/passes/passes.h"

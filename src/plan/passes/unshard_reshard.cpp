@@ -1,11 +1,11 @@
-// Before every compute action, drops stages that left the window of next uses, then gathers those
-// that entered it, in order of use:
+// The window has the stages with the nearest next uses. Before every compute action, drops stages
+// that left the window, then gathers those that entered it, in order of use:
 //
 //   0F0 1F0 2F0 2B0 1B0 0B0, two at once:
 //   0UNSHARD 1UNSHARD 0F0 0RESHARD 2UNSHARD 1F0 2F0 2B0 2RESHARD 0UNSHARD 1B0 1RESHARD 0B0 0RESHARD
 //
 // After an action only its own stages can leave the window, because all other next uses are nearer
-// now. The time is O(n log(stages of the rank)).
+// now. Takes O(n log(stages of the rank)).
 #include <algorithm>
 #include <array>
 #include <queue>
@@ -19,12 +19,13 @@
 namespace sluice {
 namespace {
 
-// 2 * instruction, plus 1 for the backward half of a pair.
+// Position of a stage's use: 2 * instruction, plus 1 for the backward of an overlapped pair.
 using Use = std::int64_t;
 constexpr Use kNever = -1;
 constexpr int kNone = -1;
 
-// Walks one row. `slots` maps stages to dense numbers and is all -1 between rows.
+// The gathered stages at each instruction of a rank. `slots` maps stages to dense numbers and is
+// all -1 between ranks.
 class Window {
  public:
   Window(const std::vector<Action>& row, int max_active, std::vector<int>& slots)
@@ -71,7 +72,7 @@ class Window {
     return {two ? 2 : 1, {action.stage, action.backward_stage}};
   }
 
-  // The next use found so far. Adds a slot for a new stage.
+  // Returns the stage's next use found so far. Adds a slot for a new stage.
   Use next_use(int stage) {
     int& slot = slots_[stage];
     if (slot >= 0) return next_[slot];
@@ -81,7 +82,8 @@ class Window {
     return kNever;
   }
 
-  // Fills the window. If a pair's forward half came last, also gathers its backward half.
+  // Adds stages up to the limit. If the last is an overlapped pair's forward stage, also adds its
+  // backward stage.
   void fill(std::vector<int>& entering) {
     while (num_counted_ < max_active_) {
       const bool extra_is_next =
@@ -128,7 +130,7 @@ class Window {
     }
   }
 
-  // Emits nothing for a stage that is in both lists, because it stays gathered.
+  // A stage in both lists stays gathered.
   static void emit_changes(std::vector<int>& leaving, std::vector<int>& entering,
                            std::vector<Action>& result) {
     std::sort(leaving.begin(), leaving.end());
@@ -148,13 +150,14 @@ class Window {
   const std::vector<Action>& row_;
   int max_active_;
   std::vector<int>& slots_;
-  std::vector<Use> following_;  // [use]: next use of that stage
+  std::vector<Use> following_;  // [use]: the stage's use after it
   std::vector<int> stages_;     // [slot]
   std::vector<Use> next_;       // [slot]
   std::vector<bool> gathered_;  // [slot]
-  int num_counted_ = 0;         // without extra_
-  int extra_ = kNone;           // beyond the window, for a pair's backward
-  std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting_;  // not gathered
+  int num_counted_ = 0;         // gathered stages, without extra_
+  int extra_ = kNone;           // stage beyond the limit, for a pair's backward
+  std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>
+      waiting_;  // stages that are not gathered
 };
 
 }  // namespace

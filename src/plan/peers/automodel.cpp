@@ -1,5 +1,5 @@
-// Embedding, norm and head do not count as layers. The first stages take the remainder: 30 layers
-// on 8 stages make 4 4 4 4 4 4 3 3.
+// AutoModel does not count embedding, norm and head as layers. The first stages take the remainder:
+// 30 layers on 8 stages make 4 4 4 4 4 4 3 3.
 #include "plan/peers/automodel.h"
 
 #include "base/format.h"

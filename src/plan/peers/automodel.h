@@ -1,4 +1,3 @@
-// Internal parts of sluice/parts/peers.h.
 #pragma once
 
 #include <string>
@@ -8,11 +7,10 @@
 
 namespace sluice {
 
-// Encoders and projectors that stay on the first stage.
+// Module names of encoders and projectors that stay on the first stage.
 const std::vector<std::string>& multimodal_suffixes();
 
-// Throws Error(kUsage) if the head is tied to `embed_tokens`. Unsupported structures fail later, in
-// the split.
+// Throws Error(kUsage) if the head is tied to `embed_tokens`. Other unsupported models fail later.
 void validate_hf_model_for_pipeline_support(const ModelSpec& model);
 
 }  // namespace sluice

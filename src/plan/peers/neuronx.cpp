@@ -1,5 +1,5 @@
-// NeuronX Distributed's cuts, named after the layer before. The last partitions take the remainder:
-// 10 layers make 2 2 3 3, cut after layers 1, 3, 6.
+// NeuronX Distributed names a cut after the layer before it. The last partitions take the
+// remainder: 10 layers make 2 2 3 3, cut after layers 1, 3, 6.
 #include "plan/partition/shares.h"
 
 #include "sluice/parts/peers.h"

@@ -20,7 +20,8 @@ std::int64_t bytes_of(const ShapePolynomial& cost, const MicrobatchShape& shape)
   return whole_bytes(cost.at(shape));
 }
 
-// The peak over layers that keep nothing. Other layers need no more than what they keep.
+// Returns the peak among layers that keep no activation. Others never need more than what they
+// keep.
 std::int64_t forward_peak(const ModelSpec& model, const StageContent& stage,
                           const MicrobatchShape& shape) {
   std::int64_t kept = 0, peak = 0;
@@ -67,7 +68,7 @@ class Pool {
   void count(ActionKind kind, const ActivationBytes& stage) {
     switch (kind) {
       case ActionKind::kForward:
-        // Assume that layers that keep nothing run first, because later layers reuse their blocks.
+        // Assume that layers that keep nothing run first, because later layers reuse their memory.
         with_forward_ = std::max(with_forward_,
                                  saturating_add(saturating_add(until_input_.now, until_weight_.now),
                                                 stage.pooled_in_forward));
@@ -165,7 +166,7 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
   sum.more_in_input = saturating_subtract(on_input, sum.on_entry);
   sum.less_in_weight = saturating_subtract(sum.on_entry, on_weight);
   sum.in_forward = forward_peak(model, stage, shape);
-  // The bytes of after_forward are counted separately.
+  // Subtract after_forward, which is counted separately.
   if (stage.backward != StageBackward::kNone)
     sum.in_forward = sum.in_forward > sum.after_forward
                          ? saturating_subtract(sum.in_forward, sum.after_forward)

@@ -19,7 +19,7 @@ constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
 constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
 
-// `is_size`: a number of bytes, which only files may contain.
+// `is_size`: a number of bytes, allowed only in files.
 struct StageCostName {
   const char* name;
   double StageCosts::*cost;
@@ -67,7 +67,7 @@ class GivenCosts {
     return nullptr;
   }
 
-  // Fills missing costs from `otherwise`. If I or W is given without B, B is I + W.
+  // Takes missing costs from `otherwise`. If I or W is set without B, B is I + W.
   StageCosts over(const StageCosts& otherwise) const {
     StageCosts costs = otherwise;
     bool has_backward = false, has_part = false;

@@ -5,12 +5,11 @@
 
 namespace sluice::detail {
 
-// Limit for numbers in files, so that sums stay finite.
+// Limit for numbers in files, so that their sums stay finite.
 inline constexpr double kMostCost = 1e30;
 inline constexpr const char* kMostRemedy = "write at most 1e30";
 
-// Throws Error(kUsage), or Error(kInput) for costs from a file, if a list has the wrong size, a
-// cost is negative or not finite, or a speed is 0.
+// Throws for wrong list sizes, for costs that are negative or not finite, and for speeds of 0.
 void require_fitting(const Costs& costs, const Program& program);
 Error wrong_costs(const Costs& costs, const std::string& what, const std::string& remedy);
 

@@ -15,7 +15,7 @@ std::string list_text(const std::vector<std::int64_t>& sizes) {
 
 }  // namespace
 
-// Uses names relative to the layer.
+// Names parameters without the layer's prefix, so that equal layers match.
 std::string kind_text(const LayerInfo& layer) {
   std::string text = formatted("{} {}", static_cast<int>(layer.role), layer.class_name);
   for (const std::string& name : layer.reads) text += " <" + name;

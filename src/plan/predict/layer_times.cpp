@@ -32,7 +32,7 @@ double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
   return bytes + layer.cost.casted_weights;
 }
 
-// Fused operators never return their pool, so we add it to everything that is kept.
+// Fused operators never return their memory pools, so count these as kept.
 void set_activations(const ActivationBytes& bytes, LayerTime& of) {
   const auto as_double = [](std::int64_t count) { return static_cast<double>(count); };
   of.kept_bytes = as_double(bytes.after_forward) + as_double(bytes.pooled_until_input) +
@@ -52,10 +52,10 @@ double part_held(const LayerInfo& layer, const TensorParallel& how) {
   return whole > 0 ? held / whole : 1.0;
 }
 
-// Adds the exchanges between shares. With sequence parallelism, each half of a block gathers rows
-// at its start and scatters sums at its end. Without it, each half sums once, which sends as much.
-// The backward mirrors this. An embedding exchanges at its end. A head exchanges at its start, and
-// adds three small sums for the loss over a divided vocabulary.
+// Adds the exchanges between tensor-parallel ranks. With sequence parallelism, attention and MLP
+// each gather rows at the start and scatter sums at the end. Without it, each sums once, which
+// sends as much. The backward mirrors this. An embedding exchanges at its end. A head exchanges at
+// its start, and sums three small tensors for the loss.
 void add_exchanges(const LayerInfo& info, const TensorParallel& how, const LayerTimes& times,
                    LayerTime& layer) {
   double bytes = 0;
@@ -137,7 +137,7 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted) {
   std::vector<std::string> differences;
   const TimedRun& of = times.of;
-  // A file may list other layers than its fingerprint stands for, so compare both.
+  // Compare also the layers, because an edited file may not match its fingerprint.
   if (of.model != wanted.model || !layer_difference(times, model).empty())
     differences.push_back(model_difference(times, model));
   const auto number = [](std::int64_t value) { return std::to_string(value); };
@@ -168,9 +168,7 @@ LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbat
   LayerTimes times;
   std::vector<int> all(model.layers.size());
   std::iota(all.begin(), all.end(), 0);
-  const double masks =
-      // A rank holds the masks all the time.
-      detail::mask_bytes(model, all, microbatch.length);
+  const double masks = detail::mask_bytes(model, all, microbatch.length);
   for (const LayerInfo& layer : model.layers) {
     LayerTime& of = times.layers.emplace_back();
     of.name = layer.name;

@@ -103,7 +103,7 @@ class TimesFile {
     const Json& layers = need(document_, "layers", "");
     if (!layers.is_array() || layers.empty())
       fail("layers", "is not a list with one object per layer", kRemedy);
-    std::map<std::string, std::string> places;  // the place of each layer name
+    std::map<std::string, std::string> places;
     for (const Json& each : layers.list()) {
       const std::string at = formatted("layers[{}]", times.layers.size());
       times.layers.push_back(layer(each, at));

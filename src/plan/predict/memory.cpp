@@ -23,7 +23,7 @@ std::int64_t RankMemory::total_bytes() const {
 namespace detail {
 namespace {
 
-// Gradient sums and optimizer state are float32 for any parameter dtype.
+// Gradient sums and optimizer state are float32 for every parameter dtype.
 constexpr std::int64_t kFloat32 = 4;
 
 int moments_of(OptimizerKind optimizer) {
@@ -36,7 +36,7 @@ int moments_of(OptimizerKind optimizer) {
   return 0;
 }
 
-// Each use of a tied parameter has its own gradient.
+// Each use of a tied parameter has a separate gradient.
 std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
   std::int64_t bytes = 0;
   if (!has_weight_gradients(stage.backward)) return bytes;
@@ -44,8 +44,8 @@ std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
     for (const ParameterSpec& parameter : plan.model.layers[layer].parameters) {
       if (parameter.trainable)
         bytes = saturating_add(
-            bytes,
-            saturating_multiply(kFloat32, detail::most_held(parameter, plan.options.tensor_parallel)));
+            bytes, saturating_multiply(kFloat32,
+                                       detail::most_held(parameter, plan.options.tensor_parallel)));
     }
   }
   return bytes;
@@ -65,12 +65,12 @@ detail::ExchangedParameters exchanged_parameters(const Plan& plan, const StageCo
   return exchanged;
 }
 
-// Parameters of a rank, where each storage counts once.
+// Parameters of a rank, counting tied ones once.
 struct RankParameters {
   std::set<std::string> held;
   std::int64_t num_trained = 0;
   std::int64_t trained_bytes = 0;
-  std::int64_t shown_bytes = 0;  // bytes of `.grad` tensors, unless they are the gradient sums
+  std::int64_t shown_bytes = 0;  // bytes of `.grad` tensors, unless these are the gradient sums
   std::int64_t of_adapters = 0;
 };
 
@@ -109,8 +109,8 @@ std::int64_t mask_bytes_of(const Plan& plan, const std::vector<const StageConten
   return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
 }
 
-// A rank that runs only forwards may run far ahead of its receivers. Returns, per rank, the peak
-// bytes of sent but not yet received activations while a forward runs, its result included.
+// A rank that runs only forwards may run far ahead of its receivers. Returns each rank's peak bytes
+// of sent but not yet received activations.
 std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   const std::vector<StageContent>& stages = plan.partition.stages;
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(plan.partition.num_ranks()));
@@ -120,8 +120,8 @@ std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   const auto none = std::count(runs_ahead.begin(), runs_ahead.end(), true);
   if (none == 0 || none == static_cast<std::ptrdiff_t>(runs_ahead.size())) return bytes;
   const Simulation run = simulate(
-      plan.program,
-      stage_costs(counted_times(plan.model, plan.microbatch, plan.options.optimizer), plan.partition));
+      plan.program, stage_costs(counted_times(plan.model, plan.microbatch, plan.options.optimizer),
+                                plan.partition));
   std::map<std::pair<int, int>, double> received;
   for (const RankTimeline& row : run.ranks) {
     for (const TimedAction& timed : row.actions)
@@ -148,8 +148,8 @@ std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   return bytes;
 }
 
-// After the last microbatch, the gradients of all uses of a tied parameter are summed into another
-// float32 tensor. Returns the largest.
+// At the end, the gradients of all uses of a tied parameter are summed into another float32 tensor.
+// Returns the largest such tensor's bytes.
 std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& stages) {
   std::map<std::string, std::int64_t> numbers;
   for (const LayerInfo& layer : plan.model.layers) {
@@ -176,7 +176,7 @@ std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& 
 }  // namespace
 
 double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::int64_t length) {
-  std::map<std::int64_t, double> bytes_of_score;  // one entry per window
+  std::map<std::int64_t, double> bytes_of_score;  // [attention window]; 0: none
   for (const int layer : layers) {
     const std::optional<AttentionMask>& mask = model.layers.at(layer).mask;
     const bool hides = mask && mask->window > 0 && mask->window < length;
@@ -196,7 +196,7 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
   std::vector<const StageContent*> stages;
   std::vector<ActivationBytes> activations(partition.stages.size());
   std::vector<ReplicaBytes> exchanged(replicas.degree > 1 ? partition.stages.size() : 0);
-  ReplicaBytes share;  // of all stages
+  ReplicaBytes share;  // sums over the rank's stages
   for (const StageContent& stage : partition.stages) {
     if (stage.rank != rank) continue;
     stages.push_back(&stage);
@@ -214,23 +214,25 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
   }
   const bool is_ours = plan.options.step_end == StepEnd::kUpdate;
   const bool shards_state = replicas.degree > 1 && (replicas.zero1 || replicas.zero3);
-  // Tied parameters have one optimizer state per rank.
+  // Tied parameters have one optimizer state per rank, so the replica's share may exceed the total.
   const std::int64_t num_trained = shards_state
                                        ? std::min(parameters.num_trained, share.trained_numbers)
                                        : parameters.num_trained;
-  // A caller's optimizer keeps its state in the parameter's dtype.
+  // The user's optimizer keeps its state in the parameter's dtype.
   std::int64_t shown = parameters.shown_bytes, trained = parameters.trained_bytes;
   if (shards_state) {
     shown = std::min(shown, share.trained_share);
     trained = std::min(trained, share.trained_share);
   }
   if (!is_ours) of.gradient_bytes = saturating_add(of.gradient_bytes, shown);
-  of.optimizer_bytes = moments_of(plan.options.optimizer) * (is_ours ? kFloat32 * num_trained : trained);
+  of.optimizer_bytes =
+      moments_of(plan.options.optimizer) * (is_ours ? kFloat32 * num_trained : trained);
   if (replicas.degree > 1 && replicas.zero3) {
     of.parameter_bytes =
         std::min(of.parameter_bytes, saturating_add(share.trained_share, share.frozen_share));
   }
-  // A snapshot stores each storage once, also frozen ones. With adapters it stores only those.
+  // A snapshot stores trained and frozen parameters, tied ones once, but with adapters only the
+  // adapters.
   if (plan.options.keeps_snapshot) {
     of.snapshot_bytes = (has_adapter(plan.model) ? parameters.of_adapters : of.parameter_bytes) +
                         of.optimizer_bytes;

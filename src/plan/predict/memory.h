@@ -6,7 +6,7 @@
 
 namespace sluice::detail {
 
-// Returns the bytes of attention masks that the model makes, without those that a batch contains.
+// Excludes attention masks that a batch contains.
 double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::int64_t length);
 
 RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,

@@ -1,5 +1,5 @@
-// Timing rules that simulate() and the schedule search share. The template argument Moment is any
-// type with a member `time`.
+// Timing rules shared by simulate() and the schedule search. Moment is any type with a member
+// `time`.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ const Moment& later(const Moment& a, const Moment& b) {
   return b.time > a.time ? b : a;
 }
 
-// When a message arrives that can leave at `departure`. Messages of a channel follow one another.
+// Returns when a message arrives that can leave at `departure`. A channel sends one message after
+// another.
 template <typename Moment>
 Moment arrival_of(Moment departure, double occupied, double latency, Moment& channel_free) {
   if (occupied > 0.0) {
@@ -30,12 +31,11 @@ Moment arrival_of(Moment departure, double occupied, double latency, Moment& cha
   return departure;
 }
 
-// Memory of a rank's stages and live microbatches.
 struct LiveBytes {
   double now = 0, peak = 0;
 
   void hold(double bytes) { peak = now += bytes; }
-  // `ends`: this action is the microbatch's last on the stage.
+  // `ends` is true if this is the last action of the microbatch on the stage.
   void count(ActionKind kind, const StageCosts& costs, bool ends) {
     if (kind == ActionKind::kForward) {
       now += costs.kept_bytes;
@@ -62,13 +62,13 @@ inline double cost_of(ActionKind kind, const StageCosts& costs) {
   }
 }
 
-// When the last row and its posts end, and the compute action that determines this time.
+// When the last rank and its transfers end, and the compute action that determines it.
 struct End {
   double time = 0.0;
   Simulation::Step cause{-1, -1};
 };
 
-// Computes makespan, idle time and critical path from the timelines and busy times in `result`.
+// Sets makespan, idle time and critical path from the timelines and busy times in `result`.
 // causes[rank][index] is the action that ranks[rank].actions[index] waited for (rank -1: none).
 // Throws if the makespan is not finite.
 void summarize(const Program& program, const Costs& costs,

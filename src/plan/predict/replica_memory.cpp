@@ -20,7 +20,7 @@ std::int64_t sum_of(const std::vector<std::int64_t>& sizes) {
   return sum;
 }
 
-// The most subtree sums that any replica sends.
+// Returns the most subtree sums (shard_tree.h) that any replica sends.
 std::int64_t most_subtrees(const DataParallel& options) {
   if (!sums_in_shards(options)) return 1;
   std::size_t most = 1;
@@ -61,7 +61,8 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
     bytes.reduced = bytes.gradients;
     bytes.finishing = std::min(bytes.gradients, largest);
   } else {
-    // Each replica sends the blocks that other replicas own. The results arrive in the same memory.
+    // Each replica sends the blocks that other replicas own and receives results in the same
+    // memory.
     bytes.reduced =
         saturating_multiply(most_subtrees(options) * kFloat, saturating_subtract(trained, *least));
   }
@@ -78,7 +79,7 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
   return bytes;
 }
 
-// The first use of a gathered stage frees this rank's part of the message.
+// The first use of a gathered stage frees this rank's part of the message. Returns the peak bytes.
 std::int64_t RowExchange::use(int stage) {
   const auto found = messages_.find(stage);
   if (found == messages_.end()) return now_;
@@ -107,8 +108,8 @@ std::int64_t RowExchange::next(const Action& action) {
       gathered_ = saturating_subtract(gathered_, stage.gathered);
       break;
     case ActionKind::kReduceGrad: {
-      // Each further reduction of a single microbatch has its own gradients. The gradient sum
-      // counts the first set.
+      // With one reduction per microbatch, each has separate gradients. The gradient sum counts the
+      // first one's.
       std::int64_t& reducing = reducing_[action.stage];
       const bool is_another = action.microbatch >= 0 && reducing > 0;
       const std::int64_t more =

@@ -1,5 +1,5 @@
-// Each rank runs its row until an input is missing, and continues once the arrival time is known.
-// The order in which we visit ranks therefore does not matter.
+// Each rank runs until an input is missing, and continues once its arrival time is known. The order
+// in which we visit ranks therefore does not matter.
 #include "sluice/simulate.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using detail::PerKind;
 using Step = Simulation::Step;
 constexpr double kUnknown = -1.0;
 
-// A time, and the compute action that determined it (rank -1: the start).
+// A time, and the compute action that determined it (rank -1: none).
 struct Moment {
   double time = 0.0;
   Step cause{-1, -1};
@@ -28,13 +28,13 @@ struct Moment {
 
 struct Input {
   Moment arrival{kUnknown, {-1, -1}};
-  bool is_received = false;  // its RECV has run
+  bool is_received = false;  // whether its RECV has run
 };
 
 struct Work {
   PerKind<Input> inputs;
   PerKind<Moment> results;
-  PerKind<std::int32_t> made_by{{-1, -1}};  // instruction; -1: not yet
+  PerKind<std::int32_t> made_by{{-1, -1}};  // instruction; -1: not computed yet
 };
 constexpr ChannelKind kActivation = ChannelKind::kActivation;
 constexpr ChannelKind kGradient = ChannelKind::kGradient;
@@ -82,20 +82,19 @@ class Simulator {
   }
 
  private:
-  // A post that its rank has not waited for.
+  // An asynchronous transfer or collective that its rank has not waited for.
   struct Post {
     Action action;
-    Moment end;  // kUnknown if a collective determines it
+    Moment end;  // kUnknown for collectives between pipeline ranks
   };
-  // A PARTIAL_NORM, which runs while its rank is idle.
   struct IdleWork {
     Action action;
     double left = 0.0;
   };
   struct Rank {
     std::size_t at = 0;
-    bool forward_half_done = false;  // of the pair at `at`
-    bool is_done = false;            // row and posts have ended
+    bool forward_half_done = false;  // of the overlapped pair at `at`
+    bool is_done = false;            // all instructions and transfers have ended
     Moment free;
     std::vector<Post> posts;
     std::vector<IdleWork> idle_works;
@@ -156,7 +155,7 @@ class Simulator {
     return done;
   }
 
-  // Returns time kUnknown if an arrival is not known yet.
+  // Returns kUnknown if an input's arrival is not known yet.
   Moment inputs_ready(int rank, const Action& half) {
     Work& own = work(half);
     if (half.kind == ActionKind::kBackwardWeight)
@@ -220,7 +219,7 @@ class Simulator {
     }
   }
 
-  // Spends idle time on pending PARTIAL_NORMs.
+  // Lets pending PARTIAL_NORMs run during idle time.
   void spend_idle(int rank, double time) {
     std::vector<IdleWork>& works = ranks_[rank].idle_works;
     while (!works.empty() && time > 0.0) {
@@ -259,7 +258,7 @@ class Simulator {
     if (detail::makes_input_gradient(kind)) --state.live_until_grad_input;
   }
 
-  // If the program contains no transfers, results reach other ranks immediately.
+  // Without transfers in the program, results reach other ranks directly.
   void hand_over(int rank, const Action& half) {
     const ChannelKind kind = detail::channel_kind_of(half.kind);
     Work& own = work(half);
@@ -278,8 +277,8 @@ class Simulator {
     const ChannelKind kind = detail::channel_kind_of(send.kind);
     const Work& own = work(send);
     if (own.made_by[kind] < 0) return false;
-    // If SEND directly follows its action, the value leaves when it exists, even if the other half
-    // of a pair still runs.
+    // If SEND directly follows its action, the value leaves at once, even while the other half of
+    // an overlapped pair runs.
     const bool follows = own.made_by[kind] == ranks_[rank].last_compute;
     transmit(rank, send, kind, follows ? own.results[kind] : ranks_[rank].free);
     return true;
@@ -302,7 +301,8 @@ class Simulator {
     wake(program_.stage_map.rank_of(to.stage));
   }
 
-  // Waits for the posts that `is_used` selects. Returns false if an end is not known yet.
+  // Waits for the transfers and collectives that `is_used` selects. Returns false if an end is not
+  // known yet.
   template <typename IsUsed>
   bool try_wait(int rank, const IsUsed& is_used) {
     Rank& state = ranks_[rank];
@@ -324,7 +324,7 @@ class Simulator {
     return all_known;
   }
 
-  // UNSHARD and REDUCE_GRAD meet other replicas, which we assume to be equally far.
+  // UNSHARD and REDUCE_GRAD exchange with other replicas, which we assume to be as far.
   void begin_alone(int rank, const Action& action) {
     Rank& state = ranks_[rank];
     const StageCosts& costs = costs_of(action.stage);
@@ -362,7 +362,7 @@ class Simulator {
   void require_finished() const {
     for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       if (ranks_[rank].is_done) continue;
-      // If the rank is at its end and only waits for posts, report its last instruction.
+      // If the rank only waits for transfers to end, report its last instruction.
       const std::size_t at = std::min(ranks_[rank].at, program_.ranks[rank].size() - 1);
       throw Error(ErrorKind::kInput,
                   {.what = "the program cannot complete: some inputs never arrive",
@@ -377,10 +377,10 @@ class Simulator {
   detail::StageMicrobatchTable<Work> work_;
   std::vector<Rank> ranks_;
   std::vector<Collective> collectives_;
-  std::unordered_map<detail::Channel, Moment> channels_;  // when each becomes free
+  std::unordered_map<detail::Channel, Moment> channels_;  // when each channel is free
   Moment unused_;                                         // for messages that take no time
   std::vector<int> runnable_;
-  std::vector<std::vector<Step>> causes_;  // the action that each action waited for
+  std::vector<std::vector<Step>> causes_;  // [rank][action]: the action that it waited for
   Simulation result_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using Step = Simulation::Step;
 
-// Sets finish times and makespan. Returns the action that ends last.
+// Returns the action that ends last.
 Step find_last(Simulation& result) {
   Step last{-1, -1};
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {

@@ -1,7 +1,5 @@
-// Builders of the named schedules.
-//
-// A builder receives a shape that make_schedule() has checked. In the timelines, B takes as long as
-// I and W together, or two F.
+// Builders of the named schedules, for shapes that make_schedule() has checked. In the timelines, B
+// takes as long as I and W together, or as two F.
 #pragma once
 
 #include "sluice/schedule.h"
@@ -10,7 +8,7 @@ namespace sluice::detail {
 
 inline constexpr int kMostRanks = 1 << 16;
 
-// Stages are placed. Every rank has an empty row.
+// Places the stages. The ranks have no actions yet.
 Schedule start(std::string name, Placement placement, const ScheduleShape& shape);
 
 Schedule build_gpipe(const ScheduleShape& shape);

@@ -18,7 +18,8 @@
 namespace sluice::detail {
 namespace {
 
-// Builds a row. Chunks 0 and 1 are the rank's first and second stage.
+// Builds a rank's actions. Chunks 0 and 1 are its first and second stage. In the phases below, F0
+// is a forward of chunk 0.
 class DualPipeRow {
  public:
   DualPipeRow(const ScheduleShape& shape, int rank, std::vector<Action>& row)
@@ -31,7 +32,7 @@ class DualPipeRow {
     row_.push_back(Action::overlap(forward_part, next_backward(backward_chunk)));
   }
 
-  // If `split`, leaves the weight gradient to weight().
+  // If `split` is true, leaves the weight gradient to weight().
   void backward(int chunk, bool split) {
     Action action = next_backward(chunk);
     if (split) {
@@ -78,20 +79,20 @@ Schedule build_dual_pipe_v(const ScheduleShape& shape) {
     DualPipeRow row(shape, rank, cells);
     const int below = ranks - 1 - rank;
 
-    // 1: F0
+    // Phase 1: F0
     for (int i = 0; i < 2 * below; ++i) row.forward(0);
-    // 2: F0 F1
+    // Phase 2: F0 F1
     for (int i = 0; i <= rank; ++i) {
       row.forward(0);
       row.forward(1);
     }
-    // 3: I1 W1 F1
+    // Phase 3: I1 W1 F1
     for (int i = 0; i < below; ++i) {
       row.backward(1, /*split=*/true);
       row.weight();
       row.forward(1);
     }
-    // 4: F0-B1 F1-B0, overlapped. Starting the last rank without overlap shortens its bubble.
+    // Phase 4: F0-B1 F1-B0, overlapped. Starting the last rank without overlap shortens its bubble.
     for (int i = 0; i < shape.num_microbatches - 2 * ranks + rank + 1; ++i) {
       if (i == 0 && below == 0) {
         row.forward(0);
@@ -101,24 +102,24 @@ Schedule build_dual_pipe_v(const ScheduleShape& shape) {
       }
       row.pair(1, 0);
     }
-    // 5: B1 F1-B0
+    // Phase 5: B1 F1-B0
     for (int i = 0; i < below; ++i) {
       row.backward(1, /*split=*/false);
       row.pair(1, 0);
     }
-    // 6: B1 B0, split in the second half. On odd ranks the second stage splits first.
+    // Phase 6: B1 B0, split in the second half. On odd ranks the second stage splits first.
     const int half = (rank + 1) / 2;
     const bool odd = rank % 2 == 1;
     for (int i = 0; i <= rank; ++i) {
       row.backward(1, odd ? i >= half : i > half);
       row.backward(0, i >= half);
     }
-    // 7: W I0
+    // Phase 7: W I0
     for (int i = 0; i < below; ++i) {
       row.weight();
       row.backward(0, /*split=*/true);
     }
-    // 8: W
+    // Phase 8: W
     for (int i = 0; i <= rank; ++i) row.weight();
   }
   return schedule;

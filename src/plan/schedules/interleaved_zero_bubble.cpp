@@ -52,7 +52,7 @@ std::vector<Action> make_row(const ScheduleShape& shape, const Rounds& rounds, i
   return row;
 }
 
-// Delays forwards, with empty slots, until their inputs are made. As in torch, backwards are not
+// Delays forwards, with idle slots, until their inputs exist. As in torch, backwards are not
 // delayed.
 void delay_forwards(Schedule& schedule) {
   constexpr int kNotYet = std::numeric_limits<int>::max();

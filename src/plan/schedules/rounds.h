@@ -1,7 +1,8 @@
 // The depth-first order of interleaved schedules.
 //
-// Microbatches run in max(1, m / p) rounds. In a round, a rank runs all microbatches on its first
-// stage, then on its second stage, and so on. The first rounds take one remaining microbatch each.
+// m microbatches on p ranks run in max(1, m / p) rounds. In a round, a rank runs all microbatches
+// on its first stage, then on its second stage, and so on. The first rounds take one of the
+// remaining microbatches each.
 #pragma once
 
 #include <vector>
@@ -11,20 +12,20 @@
 namespace sluice::detail {
 
 struct RoundStep {
-  int local_stage = 0;  // in model order
+  int local_stage = 0;  // index among the rank's stages
   int microbatch = 0;
 };
 
 struct Rounds {
   std::vector<RoundStep> forward;   // for one rank
-  std::vector<RoundStep> backward;  // last stage first within a round
+  std::vector<RoundStep> backward;  // within a round, last stage first
   int largest_round = 0;            // in microbatches
 };
 
 Rounds make_rounds(const ScheduleShape& shape);
 
-// Forwards before a rank's first backward: the largest round for all stages but the last, and
-// `per_hop` for each later rank.
+// Returns the number of forwards before a rank's first backward: the largest round for all stages
+// but the last, and `per_hop` for each later rank.
 int warmup_forwards(const ScheduleShape& shape, const Rounds& rounds, int rank, int per_hop);
 
 }  // namespace sluice::detail

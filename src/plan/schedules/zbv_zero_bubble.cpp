@@ -7,7 +7,8 @@
 //   rank 0  F0 F1 F2 f0 i0 w0 f1 i1 w1 I0 W0 f2 i2 w2 I1 W1 I2 W2
 //   rank 1     F0 f0 F1 f1 i0 w0 F2 I0 W0 f2 i1 w1 I1 i2 I2 W1 w2 W2
 //
-// If F = I = W, only the ramps have bubbles. Every rank keeps as many activations as 1F1B's first.
+// If F = I = W, only the ramps have bubbles. Every rank keeps as many activations as the first rank
+// of 1F1B.
 #include <algorithm>
 
 #include "plan/schedules/builders.h"
@@ -15,8 +16,8 @@
 namespace sluice::detail {
 namespace {
 
-// Builds a row. Chunks 0 and 1 are the rank's first and second stage. The method requires 2p - 1
-// microbatches, so slots of missing ones stay empty.
+// Builds a rank's actions. Chunks 0 and 1 are its first and second stage. The method requires 2p -
+// 1 microbatches on p ranks. With fewer, the slots of missing ones stay empty.
 class ZbvRow {
  public:
   ZbvRow(const ScheduleShape& shape, int rank, std::vector<Action>& row)
@@ -74,7 +75,7 @@ Schedule build_zbv_zero_bubble(const ScheduleShape& shape) {
       row.forward(1);
       row.input_and_weight(1);
     }
-    // Gradients for other ranks come before weight gradients.
+    // Input gradients, which other ranks need, come before weight gradients.
     for (int i = 0; i < rank; ++i) {
       row.input(0);
       row.input(1);

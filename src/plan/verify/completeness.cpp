@@ -1,4 +1,4 @@
-// Every stage has one F and one backward (B, or I and W) for each microbatch that passes it, except
+// Checks that every stage has one F and one backward (B, or I and W) for each microbatch, except
 // for parts that drop_frozen() removed.
 #include "base/format.h"
 #include "plan/verify/verification.h"
@@ -6,7 +6,7 @@
 namespace sluice::detail {
 namespace {
 
-// Reports ranges of missing microbatches. `has` must receive ascending ones.
+// Reports ranges of missing microbatches. Call has() in ascending order.
 class Gaps {
  public:
   Gaps(Verification& v, int stage, ActionKind kind) : v_(&v), stage_(stage), kind_(kind) {
@@ -116,7 +116,7 @@ class StageSweep {
   bool has_backward(int stage) const {
     return v_.program.backward_of(stage) != StageBackward::kNone;
   }
-  // False for ranks without instructions, which have been reported already.
+  // False for ranks without instructions, which are reported as a whole.
   bool is_ours() const {
     const int rank = v_.program.stage_map.rank_of(stage_);
     return rank >= 0 && rank < v_.program.num_ranks() && !v_.rank_is_bare[rank];
@@ -131,7 +131,7 @@ class StageSweep {
 }  // namespace
 
 void check_completeness(Verification& v) {
-  if (v.program.update_only) return;  // see check_reductions()
+  if (v.program.update_only) return;  // check_reductions() checks these programs
   StageSweep sweep(v);
   v.instructions.for_each([&](StageMicrobatch of, const InstructionIndices& at) {
     if (!at.empty()) sweep.visit(of.stage, of.microbatch, at);

@@ -1,5 +1,6 @@
-// A RECV waits for its SEND, and a collective for all members. Without transfers, a compute action
-// waits for its neighbour's. A SEND waits only with streams.
+// A RECV waits for its SEND, and a collective for all its ranks. In programs without transfers, a
+// compute action waits for the neighbouring stage's. A SEND waits only if the transport has streams
+// (streams.h).
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -18,7 +19,7 @@ struct Place {
 
 struct Collective {
   int hub_rank = -1, hub_index = -1;        // first member
-  std::vector<std::pair<int, int>> others;  // {rank, index}
+  std::vector<std::pair<int, int>> others;  // {rank, index} of the other members
 };
 
 class Waits {
@@ -62,13 +63,12 @@ class Waits {
     }
   }
 
-  // A transfer waits until the transfers ahead of it on its stream have ended. Stores for each RECV
-  // which SENDs are ahead of it, or ahead of its SEND. Leaves out transfers for which the rows wait
-  // anyway.
+  // A transfer waits for the transfers ahead of it on its stream. Stores, for each RECV, the SENDs
+  // ahead of it or ahead of its SEND, unless the rank waits for them anyway.
   void find_sends_ahead(Streams streams) {
     ahead_.resize(static_cast<std::size_t>(v_.program.num_ranks()));
     for (rank_ = 0; rank_ < v_.program.num_ranks(); ++rank_) {
-      std::unordered_map<int, Place> last;  // [stream]: where its last transfer ends
+      std::unordered_map<int, Place> last;  // [stream]: where its previous transfer ends
       for (index_ = 0; index_ < static_cast<int>(v_.program.ranks[rank_].size()); ++index_) {
         const Action& action = v_.program.ranks[rank_][index_];
         if (!is_transfer(action.kind) || !in_range(action)) continue;
@@ -88,7 +88,7 @@ class Waits {
     }
   }
 
-  // The first member waits for the others, which wait for the first.
+  // The first member of a collective waits for the others, which wait for it.
   void meet(const Collective& collective) {
     if (rank_ == collective.hub_rank) {
       if (index_ != collective.hub_index) return;
@@ -141,8 +141,7 @@ class Waits {
   const Verification& v_;
   WaitGraph graph_;
   std::vector<Collective> collectives_;
-  // [rank][index of a RECV]: the instructions that end the SENDs ahead of it. Empty without
-  // streams.
+  // [rank][index of a RECV]: instructions that end the SENDs ahead of it. Empty without streams.
   std::vector<std::unordered_map<std::int32_t, std::vector<Place>>> ahead_;
   int rank_ = 0, index_ = 0;
 };

@@ -1,4 +1,4 @@
-// Row indices of the instructions of one stage and microbatch.
+// Indices of a rank's instructions for one stage and microbatch.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +11,14 @@ namespace sluice::detail {
 
 struct InstructionIndices {
   static constexpr std::int32_t kAbsent = -1;
-  static constexpr std::int32_t kElsewhere = -2;  // exists only on ranks that do not own the stage
+  static constexpr std::int32_t kElsewhere = -2;  // only on ranks that do not own the stage
 
   std::array<std::int32_t, 8> index{-1, -1, -1, -1, -1, -1, -1, -1};
 
-  // Requires kind to be F, B, I, W, SEND_* or RECV_*.
   std::int32_t& operator[](ActionKind kind) { return index[column(kind)]; }
   std::int32_t operator[](ActionKind kind) const { return index[column(kind)]; }
 
-  // The first B or I, which makes the gradient of the stage's input.
+  // Returns the index of the first B or I, which computes the input gradient.
   std::int32_t input_gradient() const {
     const std::int32_t whole = (*this)[ActionKind::kBackward];
     const std::int32_t half = (*this)[ActionKind::kBackwardInput];

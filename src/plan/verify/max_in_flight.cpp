@@ -1,13 +1,12 @@
-// A channel is fullest right after a SEND, when the sender is as far ahead of the receiver as the
+// A channel is fullest right after a SEND, with the sender as far ahead of the receiver as the
 // program allows. The only receives that must precede a SEND are those that a chain of messages
-// reports to its sender. A timing without any other receives is possible, so the largest occupancy
-// is exactly
+// reports to its sender. Some timing has no others, so the largest occupancy is exactly
 //
 //   max over SENDs k of a channel (k + 1 - receives reported to the sender).
 //
-// Vector clocks (Mattern, "Virtual time and global states of distributed systems", 1989) count the
-// events of another rank that are certainly over. Each message carries the sender's clock. Clocks
-// over all ranks would cost messages x ranks. Step 1 therefore bounds every channel using direct
+// Each message carries its sender's vector clock (Mattern, "Virtual time and global states of
+// distributed systems", 1989), which counts events of other ranks that are certainly over. Clocks
+// over all ranks would cost messages x ranks. Step 1 therefore bounds every channel by direct
 // messages from receiver to sender. Step 2 runs clocks over some ranks at a time, in falling order
 // of bounds, until no bound exceeds the result.
 #include <algorithm>
@@ -20,8 +19,8 @@
 namespace sluice::detail {
 namespace {
 
-// Counts the channel's receives among the receiver's first `events_over` events. That number must
-// not decrease between calls.
+// Counts a channel's receives among its receiver's first `events_over` events, which must not
+// decrease between calls.
 class CoveredReceives {
  public:
   explicit CoveredReceives(const Traffic& traffic)
@@ -39,7 +38,7 @@ class CoveredReceives {
   std::vector<std::size_t> covered_;
 };
 
-// Step 1: bounds from direct messages.
+// Step 1 of the file comment: upper bounds from direct messages.
 class DirectBounds {
  public:
   explicit DirectBounds(const Traffic& traffic)
@@ -94,13 +93,15 @@ class DirectBounds {
   Arrivals arrivals_;
   CoveredReceives covered_;
   std::vector<int> sent_;
-  std::vector<std::int32_t> heard_;  // [channel]: receiver events reported to the sender
-  std::vector<std::deque<std::int32_t>> messages_;  // [channel]: sender events over
-  std::vector<std::vector<int>> backwards_;         // [channel]: opposite channels
+  std::vector<std::int32_t> heard_;  // [channel]: receiver's events reported to the sender
+  std::vector<std::deque<std::int32_t>>
+      messages_;                             // [channel]: sender's completed events, per message
+  std::vector<std::vector<int>> backwards_;  // [channel]: channels in the opposite direction
   std::vector<int> bounds_;
 };
 
-// Step 2: clocks over `watched` ranks, exact for channels received by them.
+// Step 2 of the file comment: clocks that count `watched` ranks' events. Exact for channels to
+// these ranks.
 class Clocks {
  public:
   static constexpr std::size_t kWidth = 64;
@@ -141,7 +142,7 @@ class Clocks {
  private:
   struct Message {
     std::int32_t copy;
-    std::int32_t events_over;  // of the sender
+    std::int32_t events_over;  // completed events of the sender
   };
 
   void send(std::int32_t at, int channel) {
@@ -187,7 +188,7 @@ class Clocks {
     for (std::size_t i = 0; i < kWidth; ++i) into[i] = std::max(into[i], from[i]);
   }
 
-  // A rank's SENDs share one copy of its clock until the clock changes.
+  // A rank's SENDs share a copy of its clock until the clock changes.
   std::int32_t make_copy(const Clock& clock) {
     if (free_.empty()) {
       pool_.push_back(clock);
@@ -211,9 +212,9 @@ class Clocks {
   const Traffic& traffic_;
   Arrivals arrivals_;
   CoveredReceives covered_;
-  std::vector<int> slot_;             // [rank]: index in a clock; -1 if not watched
+  std::vector<int> slot_;             // [rank]: index in each clock; -1: not watched
   std::vector<Clock> clocks_;         // [rank]
-  std::vector<std::int32_t> shared_;  // [rank]: current copy; -1 if none
+  std::vector<std::int32_t> shared_;  // [rank]: current copy of its clock; -1: none
   std::vector<int> sent_;
   std::vector<std::deque<Message>> messages_;
   std::vector<Clock> pool_;
@@ -233,7 +234,7 @@ int max_in_flight(const Traffic& traffic) {
                    [&](int a, int b) { return direct.bounds()[a] > direct.bounds()[b]; });
 
   int largest = 0;
-  std::vector<bool> is_known(traffic.events.size(), false);  // receivers watched so far
+  std::vector<bool> is_known(traffic.events.size(), false);  // [rank]: watched so far
   for (std::size_t next = 0; next < order.size();) {
     std::vector<int> watched;
     for (; next < order.size() && watched.size() < Clocks::kWidth; ++next) {

@@ -1,4 +1,4 @@
-// Compute actions come after their inputs, and SENDs after their values. Missing or repeated
+// Checks that compute actions follow their inputs, and SENDs their values. Missing or repeated
 // instructions are reported elsewhere.
 #include "plan/verify/verification.h"
 
@@ -20,7 +20,7 @@ class RowOrder {
   }
 
  private:
-  // True unless the action is repeated, out of range or on the wrong rank.
+  // False for repeated, out-of-range or misplaced actions, which are reported elsewhere.
   bool counts(const Action& action) const {
     return action.microbatch >= 0 && action.microbatch < v_.program.num_microbatches &&
            v_.program.stage_map.rank_of(action.stage) == rank_ &&
@@ -41,7 +41,7 @@ class RowOrder {
     }
   }
 
-  // Needs the neighbour's action if it is on this rank, otherwise a RECV.
+  // Requires the neighbouring stage's action before `half` if it is on this rank, otherwise a RECV.
   void need_from(int neighbour, ActionKind recv_kind, const Action& half) {
     if (v_.program.stage_map.rank_of(neighbour) == rank_) {
       const InstructionIndices& there = v_.instructions.find({neighbour, half.microbatch});

@@ -1,5 +1,5 @@
-// Every reduction runs once, after its gradients, and the update runs last. Kinds that the program
-// lacks are not required.
+// Checks that every reduction runs once, after its gradients, and that the update runs last.
+// Reductions that the program lacks are not required.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -28,7 +28,6 @@ bool reduces_single(const Program& program) {
   return false;
 }
 
-// The last action of each kind on a stage, as row indices.
 struct StageEnd {
   int compute = kNowhere;
   int gradient = kNowhere;
@@ -39,7 +38,8 @@ struct StageEnd {
 };
 
 struct RowEnd {
-  // The last action of each kind, but the first for loss, outputs, norm and optimizer.
+  // Indices of a rank's last instruction of each kind, or the first for loss, outputs, norm and
+  // optimizer.
   int compute = kNowhere;
   int weight_gradient = kNowhere;
   int last_output = kNowhere;  // last forward of a last stage
@@ -118,7 +118,7 @@ class Reductions {
           break;
         case ActionKind::kReduceLoss:
           once(end_.loss, index);
-          continue;  // allowed in forward-only programs
+          continue;  // forward-only programs may have it
         case ActionKind::kGatherOutputs:
           once(end_.outputs, index);
           continue;
@@ -149,7 +149,6 @@ class Reductions {
     }
   }
 
-  // Either one REDUCE_GRAD per stage or one per microbatch.
   void read_reduction(const Action& action, int index) {
     if (!with_single_) {
       once(stages_[action.stage].reduced, index);
@@ -182,7 +181,7 @@ class Reductions {
     }
   }
 
-  // The rank's stages in this row, ascending, or all of them in an update-only program.
+  // Returns this rank's stages that have instructions (in an update-only program, all), ascending.
   std::vector<int> stages_of_row() const {
     std::vector<int> stages;
     for (const Action& action : row()) {
@@ -201,7 +200,7 @@ class Reductions {
            kind == ActionKind::kUpdate;
   }
 
-  // PARTIAL_NORM lies between its stage's gradients and the global norm. UPDATE follows both and
+  // PARTIAL_NORM must be between the stage's gradients and REDUCE_NORM. UPDATE must follow both and
   // the stage's compute.
   void check_updates() {
     for (const int stage : stages_of_row()) {
@@ -280,9 +279,9 @@ class Reductions {
   const bool with_updates_, with_single_;
   int rank_ = 0;
   RowEnd end_;
-  std::set<std::pair<int, int>> unreduced_;  // {stage, microbatch}
-  std::vector<StageEnd> stages_;             // reset after each row
-  std::vector<int> tied_;                    // [group]
+  std::set<std::pair<int, int>> unreduced_;  // {stage, microbatch} without REDUCE_GRAD
+  std::vector<StageEnd> stages_;             // [stage]; reset after each rank
+  std::vector<int> tied_;                    // [tie group]
 };
 
 }  // namespace

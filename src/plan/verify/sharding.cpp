@@ -1,4 +1,5 @@
-// With UNSHARD, RESHARD or sharded parameters, stages compute only between UNSHARD and RESHARD.
+// Checks that stages compute only between UNSHARD and RESHARD, if parameters are sharded or the
+// program has either.
 #include "base/format.h"
 #include "plan/verify/verification.h"
 
@@ -28,9 +29,9 @@ class Sharding {
   }
 
  private:
-  // The state of a stage is one of these values, or the index of its UNSHARD.
+  // A stage's state is one of these values, or the index of the UNSHARD that gathered it.
   static constexpr int kDropped = -1;
-  static constexpr int kAssumed = -2;  // after a missing UNSHARD was reported
+  static constexpr int kAssumed = -2;  // a missing UNSHARD was reported, so report no more
 
   bool is_ours(int stage) const { return v_.program.stage_map.rank_of(stage) == rank_; }
 

@@ -1,4 +1,4 @@
-// A verified program's transfers and collectives, and their replay under given rules.
+// Transfers and collectives of a verified program, and a replay of them under given rules.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,27 @@ namespace sluice::detail {
 struct Event {
   enum Kind : std::int32_t { kSend, kRecv, kCollective };
   Kind kind;
-  std::int32_t target;  // channel or collective
+  std::int32_t target;  // index of the channel or collective
 };
 
 struct Traffic {
   std::vector<std::vector<Event>> events;  // [rank]
   std::vector<Channel> channels;
-  std::vector<std::vector<std::int32_t>> recv_events;  // [channel]: indices of receiver events
-  std::vector<std::vector<int>> collectives;           // member ranks
+  std::vector<std::vector<std::int32_t>>
+      recv_events;  // [channel]: indices of its RECVs in the receiver's events
+  std::vector<std::vector<int>> collectives;  // [collective]: ranks
 };
 
-// Requires a program with transfers and without violations.
 Traffic read_traffic(const Program& program, ChannelsPer channels_per);
 
-// Smallest channel capacity with which all ranks finish if SENDs wait for room.
+// Returns the least channel capacity with which all ranks finish if SENDs wait for room.
 int required_capacity(const Traffic& traffic);
-// Most messages ever in one channel, over all timings, if SENDs never wait.
+// Returns the most messages ever in one channel, over all timings, if SENDs never wait.
 int max_in_flight(const Traffic& traffic);
 
-// Runs every rank's events to the end. Rules provide:
-//   bool try_run(Replay<Rules>&, int rank, Event)   false if the rank must wait for wake()
-//   bool relax()                                    called if all ranks wait; true to retry them
+// Runs every rank's events to the end. Rules must have
+//   bool try_run(Replay<Rules>&, int rank, Event)   returns false if the rank must wait for wake()
+//   bool relax()                                    called if all ranks wait; true: try again
 template <typename Rules>
 class Replay {
  public:
@@ -50,7 +50,7 @@ class Replay {
     runnable_.push_back(rank);
   }
 
-  // False if ranks are stuck, which verified programs never are.
+  // Returns false if ranks are stuck.
   [[nodiscard]] bool run() {
     do {
       for (std::size_t rank = at_.size(); rank-- > 0;) {
@@ -102,7 +102,7 @@ class Arrivals {
         num_arrived_(traffic.collectives.size(), 0),
         waits_at_(traffic.events.size(), -1) {}
 
-  // True once all members have arrived. Calls on_complete(members) once.
+  // Returns true once all members have arrived. Calls on_complete(members) once.
   template <typename OnComplete>
   bool try_pass(int rank, int collective, OnComplete&& on_complete) {
     const std::vector<int>& members = traffic_.collectives[collective];
@@ -118,7 +118,7 @@ class Arrivals {
  private:
   const Traffic& traffic_;
   std::vector<int> num_arrived_;
-  std::vector<int> waits_at_;  // [rank]
+  std::vector<int> waits_at_;  // [rank]: collective at which it has arrived
 };
 
 }  // namespace sluice::detail

@@ -1,4 +1,4 @@
-// Both ends of every transfer exist, in equal order on every channel.
+// Checks that every SEND has a RECV and that both ends of every channel have the same order.
 #include <algorithm>
 #include <iterator>
 #include <unordered_map>
@@ -9,7 +9,7 @@
 namespace sluice::detail {
 namespace {
 
-// True unless the transfer is repeated, out of range or on the wrong rank.
+// False for repeated, out-of-range or misplaced transfers, which are reported elsewhere.
 bool counts(const Verification& v, int rank, int index, const Action& action) {
   return is_transfer(action.kind) && action.microbatch >= 0 &&
          action.microbatch < v.program.num_microbatches &&
@@ -22,14 +22,14 @@ struct Delivery {
   std::int32_t received;
 };
 
-// Returns the fewest receives whose move would put the channel in order. `channel` is in receive
-// order.
+// `channel` lists deliveries in receive order. Returns the fewest receives that must move to put
+// them in send order.
 std::vector<Delivery> out_of_order(const std::vector<Delivery>& channel) {
   const auto in_order = std::is_sorted(channel.begin(), channel.end(),
                                        [](auto& a, auto& b) { return a.sent < b.sent; });
   if (in_order) return {};
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-  std::vector<std::size_t> ends;  // [length - 1]: run of this length with the smallest end
+  std::vector<std::size_t> ends;  // [length - 1]: ordered run of this length with the smallest end
   std::vector<std::size_t> before(channel.size(), kNone);
   for (std::size_t i = 0; i < channel.size(); ++i) {
     const auto longer = std::lower_bound(
@@ -92,7 +92,7 @@ void check_order_of(Verification& v, std::unordered_map<Channel, std::vector<Del
 }  // namespace
 
 void check_transfers(Verification& v) {
-  std::unordered_map<Channel, std::vector<Delivery>> channels;  // of one receiver
+  std::unordered_map<Channel, std::vector<Delivery>> channels;  // channels to one receiver
   for (int rank = 0; rank < v.program.num_ranks(); ++rank) {
     const std::vector<Action>& row = v.program.ranks[rank];
     for (int index = 0; index < static_cast<int>(row.size()); ++index) {

@@ -1,7 +1,7 @@
-// State shared by the checks of verify(). Each kind of check has its own file.
+// State shared by the checks of verify().
 //
-// Each fault is reported once, where it can be fixed. Checks ignore instructions that depend on a
-// missing, repeated or misplaced one.
+// Each fault is reported once, where it can be fixed. Checks therefore ignore instructions that
+// depend on a missing, repeated or misplaced one.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +29,16 @@ class Verification {
 
   const Program& program;
   const ProofTransport transport;
-  const bool with_transfers;  // if false, compute actions exchange values directly
+  const bool with_transfers;  // false: compute actions exchange values directly
   StageMicrobatchTable<InstructionIndices> instructions;
-  std::vector<bool> rank_is_bare;  // owns stages but has no instructions
+  std::vector<bool> rank_is_bare;  // [rank]: owns stages but has no instructions
 
   void report(int rank, int index, std::string reason);
   void report_absent(int rank, const Action& action, std::string reason);
   // Rank -1 stands for the whole program.
   void report_rank(int rank, std::string reason);
-  // Returns the new violations by rank and index. If a very long list was cut, the last entry
-  // counts the rest.
+  // Returns violations ordered by rank and index. If there are too many, the last entry counts the
+  // rest.
   std::vector<Violation> take_violations();
   bool clean() const { return violations_.empty(); }
 
@@ -49,20 +49,21 @@ class Verification {
   std::int64_t num_cut_ = 0;
 };
 
-// Sizes and placement. Returns false if nothing else can be checked.
+// Checks list sizes and the placement of stages. Returns false if nothing else can be checked.
 bool check_well_formed(Verification& verification);
-// Ranges, ownership and repetition. Fills `instructions`.
+// Fills `instructions`. Checks ranges, ownership and repetition.
 void index_instructions(Verification& verification);
 void check_completeness(Verification& verification);
 void check_order(Verification& verification);
 void check_transfers(Verification& verification);
 void check_sharding(Verification& verification);
-// REDUCE_*, GATHER_OUTPUTS, PARTIAL_NORM, UPDATE and OPTIMIZER_STEP.
+// Checks REDUCE_*, GATHER_OUTPUTS, PARTIAL_NORM, UPDATE and OPTIMIZER_STEP.
 void check_reductions(Verification& verification);
-// Reasons begin with `deadlock`. Returns false if ranks wait for each other in a cycle.
+// Returns false if ranks wait for each other in a cycle. The violations' text begins with
+// `deadlock`.
 bool check_deadlock(Verification& verification, Streams streams, std::string_view deadlock);
 
-// Returns "'1F3'". Reasons quote instructions because displays number them differently.
+// Returns "'1F3'". Reports quote instructions because displays number them differently.
 std::string quote(const Action& action);
 std::string quote(const Program& program, int rank, int index);
 

@@ -39,7 +39,7 @@ void Verification::report_rank(int rank, std::string reason) {
 
 std::vector<Violation> Verification::take_violations() {
   std::vector<Violation> taken = std::exchange(violations_, {});
-  // Stable, so that violations at one place stay in the order of the checks.
+  // Stable sorting keeps violations at the same instruction in the order of the checks.
   std::stable_sort(taken.begin(), taken.end(), [](const auto& a, const auto& b) {
     return std::tie(a.rank, a.index) < std::tie(b.rank, b.index);
   });
@@ -70,7 +70,7 @@ void check_instructions(detail::Verification& verification) {
   detail::check_deadlock(verification, detail::Streams::kNone, "deadlock");
 }
 
-// For transports whose SENDs block.
+// Finds deadlocks on transports whose SENDs wait for their RECVs.
 std::vector<Violation> find_deadlocks_of_streams(detail::Verification& verification) {
   using detail::Streams;
   if (verification.transport == ProofTransport::kRendezvous) {

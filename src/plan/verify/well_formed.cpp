@@ -10,7 +10,7 @@ std::string range_text(int first, int last) {
                        : formatted("stages {} to {} live", first, last);
 }
 
-// Reports consecutive stages without a rank as one violation.
+// Reports adjacent stages without a rank as one violation.
 void check_placement(Verification& v) {
   const Program& program = v.program;
   const auto is_placed = [&](int stage) {
@@ -36,7 +36,7 @@ void find_bare_ranks(Verification& v) {
   }
 }
 
-// Only stages whose consumer returns gradients may have a backward, and they must.
+// A stage must have a backward exactly if the stage that reads its output returns gradients.
 void check_backwards(Verification& v) {
   const Program& program = v.program;
   for (int stage = 0; stage < program.num_stages() && !program.backwards.empty(); ++stage) {
@@ -57,7 +57,7 @@ void check_backwards(Verification& v) {
   }
 }
 
-// Returns why freezing excludes this backward action, or "".
+// Returns why a frozen stage cannot have this backward action, or "".
 std::string frozen(const Program& program, const Action& action) {
   if (program.backwards.empty() || !names_stage(action.kind)) return {};
   const StageBackward backward = program.backward_of(action.stage);
@@ -79,7 +79,7 @@ std::string not_passed(int stage, int microbatch) {
   return formatted("microbatch {} does not pass stage {}", microbatch, stage);
 }
 
-// Returns why no program of this shape can contain the action, or "".
+// Returns why no program with these stages and microbatches can contain the action, or "".
 std::string impossible(const Program& program, const Action& action) {
   const auto beyond = [](int value, int count) { return value < 0 || value >= count; };
   if (action.kind == ActionKind::kIdle) return "an idle slot is not an instruction";

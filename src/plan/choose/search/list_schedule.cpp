@@ -50,7 +50,7 @@ class ListScheduler {
           rank = static_cast<int>(r);
         }
       }
-      if (rank < 0) return {};  // every rank lacks memory
+      if (rank < 0) return {};  // no rank has memory for its next action
       run(rank, choose(rank, soonest));
     }
     return std::move(order_);
@@ -64,7 +64,7 @@ class ListScheduler {
   };
   struct Stage {
     std::vector<double> forward_in, gradient_in;  // arrival times, [microbatch]
-    int forwards = 0, inputs = 0, weights = 0;    // completed
+    int forwards = 0, inputs = 0, weights = 0;    // completed microbatches
   };
   struct Choice {
     OrderStep step;
@@ -72,7 +72,7 @@ class ListScheduler {
   };
 
   bool may_begin(const Rank& rank, int stage) const {
-    if (stage != rank.stages.front()) return true;  // memory is reserved already
+    if (stage != rank.stages.front()) return true;  // the first stage has reserved the memory
     const Stage& first = stages_[static_cast<std::size_t>(stage)];
     int ended = num_microbatches_;
     for (const int each : rank.stages)

@@ -1,5 +1,5 @@
 // List scheduling: a free rank runs the action that its policy prefers, among those that can start
-// now or soon.
+// soon.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 namespace sluice::detail {
 
 struct ListPolicy {
-  std::array<int, 3> preference = {1, 2, 0};  // priorities of F, I, W; the highest runs first
-  bool late_stages_first = true;              // applies to F only
-  double look_ahead = 0;                      // longest wait for a preferred action
-  int most_in_flight = 1;                     // on the last rank, from F to backward
-  double more_before = 1;                     // additional microbatches in flight per earlier rank
+  std::array<int, 3> preference = {1, 2, 0};  // of F, I, W; highest runs first
+  bool late_stages_first = true;              // order among forwards
+  double look_ahead = 0;                      // how long to stay idle for a preferred action
+  int most_in_flight = 1;                     // microbatches on the last rank
+  double more_before = 1;                     // additional microbatches per earlier rank
 
   int preference_of(ActionKind kind) const {
     const bool is_weight = kind == ActionKind::kBackwardWeight;
@@ -22,11 +22,10 @@ struct ListPolicy {
   }
 };
 
-// In a fixed order.
 std::vector<ListPolicy> list_policies(const OrderProblem& problem);
 
-// A rank starts a microbatch only if everything its stages keep for it fits. Returns an empty order
-// if nothing fits.
+// A rank starts a microbatch only if its activations on all of the rank's stages fit. Returns an
+// empty order if none fits.
 Order list_schedule(const OrderProblem& problem, const ListPolicy& policy);
 
 }  // namespace sluice::detail

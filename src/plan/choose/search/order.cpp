@@ -12,7 +12,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr double kUnknown = -1;
-constexpr int kCounts = 3;  // counters per stage: F; I or B; W or B
+constexpr int kCounts = 3;  // counters per stage: completed F; I or B; W or B
 
 std::size_t cell_of(int row, int width, int column) {
   return static_cast<std::size_t>(row) * static_cast<std::size_t>(width) +
@@ -80,8 +80,8 @@ OrderMerit OrderTimer::time(const Order& order) {
   channels_.assign(2 * num_ranks * num_ranks, {});
   done_.assign(cell_of(problem_.num_stages(), kCounts, 0), 0);
   for (std::size_t m = 0; m < static_cast<std::size_t>(problem_.num_microbatches); ++m) {
-    forward_in_[m] = 0;               // input of the first stage
-    gradient_in_[cells - 1 - m] = 0;  // the last stage starts its own backward
+    forward_in_[m] = 0;
+    gradient_in_[cells - 1 - m] = 0;  // the last stage's backward follows its own forward
   }
   for (std::size_t r = 0; r < num_ranks; ++r) {
     ranks_[r].bytes.hold(problem_.held_bytes(static_cast<int>(r)));
@@ -104,7 +104,7 @@ OrderMerit OrderTimer::time(const Order& order) {
   return merit;
 }
 
-// Runs until an input is missing. False if memory runs out.
+// Runs the rank until an input is missing. Returns false if its memory runs out.
 bool OrderTimer::run(int rank, const Order& order) {
   const std::vector<OrderStep>& row = order[static_cast<std::size_t>(rank)];
   Rank& state = ranks_[static_cast<std::size_t>(rank)];
@@ -121,7 +121,7 @@ bool OrderTimer::run(int rank, const Order& order) {
       microbatch = makes_input_gradient(step.kind) ? done[1] : done[0];
       if (microbatch >= num_microbatches) return true;
       if (makes_input_gradient(step.kind) && done[1] >= done[0]) return true;
-      // Wait for the W of an earlier I, to keep weight gradients in microbatch order.
+      // B must wait for the W of earlier microbatches, to keep weight gradients in order.
       if (step.kind == ActionKind::kBackward && done[2] != done[1]) return true;
       const std::size_t cell = cell_of(stage, num_microbatches, microbatch);
       ready = makes_input_gradient(step.kind) ? gradient_in_[cell] : forward_in_[cell];

@@ -1,8 +1,7 @@
-// Orders of compute actions and a fast timer. The search times hundreds of thousands of orders, for
-// which simulate() is too slow.
+// Orders of each rank's forwards and backwards, and a timer that is faster than simulate(). The
+// search times hundreds of thousands of orders.
 //
-// A row lists steps without microbatches. The k-th step of a stage and kind belongs to microbatch
-// k.
+// Steps have no microbatch number. The k-th step of a stage and kind belongs to microbatch k.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +27,10 @@ struct OrderProblem {
   StageMap stage_map;
   int num_microbatches = 1;
   std::vector<StageCosts> stages;
-  std::vector<double> message_time;  // transfer time per cut
+  std::vector<double> message_time;  // [cut between stages]: time to send its value
   double latency = 0;
   std::vector<double> speed;  // [rank]
-  double max_bytes = 0;       // limit per rank
+  double max_bytes = 0;       // memory limit per rank
 
   int num_ranks() const { return stage_map.num_ranks(); }
   int num_stages() const { return stage_map.num_stages(); }
@@ -41,14 +40,13 @@ struct OrderProblem {
   }
   double held_bytes(int rank) const;
 };
-// Throws Error(kUsage) if the number of stages differs.
 OrderProblem order_problem(const StageMap& stage_map, int num_microbatches, const Costs& costs,
                            double max_bytes);
 
 // Smaller is better. Infinite if the order cannot complete or needs too much memory.
 struct OrderMerit {
   double makespan = 0;
-  double finish = 0;  // mean over ranks; breaks ties
+  double finish = 0;  // mean finish time of the ranks; breaks ties
 };
 
 class OrderTimer {
@@ -68,12 +66,12 @@ class OrderTimer {
   const OrderProblem& problem_;
   std::vector<Rank> ranks_;
   std::vector<double> forward_in_, gradient_in_;  // [stage * num_microbatches + microbatch]
-  std::vector<Instant> channels_;                 // [kind][from][to]: when free
-  std::vector<int> done_;                         // [stage * 3 + k]: F, I or B, W or B
+  std::vector<Instant> channels_;                 // [kind][from rank][to rank]: time when free
+  std::vector<int> done_;                         // [stage * 3 + k]: completed F, I or B, W or B
   std::int64_t num_steps_ = 0;
 };
 
-// Empty if actions are missing or not in microbatch order.
+// Returns an empty order if actions are missing or not in microbatch order.
 Order order_of(const Schedule& schedule);
 Schedule schedule_of(const Order& order, const StageMap& stage_map, int num_microbatches);
 

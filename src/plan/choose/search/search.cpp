@@ -1,6 +1,6 @@
 // Builds list schedules with many policies and improves the best by local search. A change moves
-// one step, or converts between B and I, W. Late acceptance (Burke and Bykov, 2017) keeps changes
-// that are no worse than the order kMemory changes ago.
+// one step, splits a B into I and W, or merges them. Late acceptance (Burke and Bykov, 2017) keeps
+// changes that are no worse than the order kMemory changes ago.
 #include "plan/choose/search/search.h"
 
 #include <algorithm>
@@ -19,11 +19,11 @@ using detail::OrderMerit;
 using detail::OrderStep;
 using detail::OrderTimer;
 
-constexpr std::size_t kMostStarts = 3;  // local searches
+constexpr std::size_t kMostStarts = 3;  // schedules from which a local search starts
 constexpr std::size_t kMemory = 60;     // history length of late acceptance, in changes
 constexpr double kShareOfFinish = 1e-3;
 
-// splitmix64 (Steele, Lea and Flood, 2014), equal on every machine.
+// splitmix64 (Steele, Lea and Flood, 2014), with equal numbers on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -84,7 +84,7 @@ class Search {
     if (!is_known) found_.push_back({std::move(order), merit});
   }
 
-  // No order is faster than its busiest rank.
+  // No order is faster than the compute time of its busiest rank.
   double least_makespan(const Order& order) const {
     double least = 0;
     for (std::size_t rank = 0; rank < order.size(); ++rank) {
@@ -103,7 +103,7 @@ class Search {
       std::vector<OrderStep>& row = now.order[rank];
       std::vector<OrderStep> before = row;
       if (!change(row)) {
-        if (turn > 1000 * kMemory) break;  // every row has one step
+        if (turn > 1000 * kMemory) break;  // every rank has one step
         continue;
       }
       const OrderMerit merit = timer_.time(now.order);
@@ -120,7 +120,7 @@ class Search {
     }
   }
 
-  // False if nothing changed.
+  // Returns false if it changed nothing.
   bool change(std::vector<OrderStep>& row) {
     if (row.size() < 2) return false;
     const std::size_t from = random_.below(row.size());
@@ -143,7 +143,7 @@ class Search {
     return true;
   }
 
-  // Splits B into I, W, or merges adjacent I, W of one stage into B.
+  // Splits a B into I and W, or merges adjacent I and W of a stage into a B.
   static bool split_or_merge(std::vector<OrderStep>& row, std::size_t at) {
     const OrderStep step = row[at];
     const auto place = row.begin() + static_cast<std::ptrdiff_t>(at);

@@ -1,9 +1,9 @@
-// Searches for the order of a step's compute actions with the shortest makespan.
+// Searches for the order of forwards and backwards with the shortest makespan.
 //
-// Equal inputs give equal results: the effort is a number of timed instructions, and random numbers
-// are seeded.
+// Equal inputs give equal results: random numbers are seeded, and the effort is a number of steps,
+// not a time.
 //
-// All stages run microbatches in order, so gradients are summed as in other schedules.
+// All stages run microbatches in order, so gradients are accumulated as in other schedules.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@
 namespace sluice {
 
 struct SearchOptions {
-  // Bytes per rank for its stages' held_bytes and live microbatches' kept_bytes (StageCosts).
+  // Memory limit per rank, in bytes, for StageCosts::held_bytes of its stages and kept_bytes of
+  // microbatches in flight.
   std::optional<double> max_bytes = {};
-  // Additional starts. The result is no slower than any start that fits and runs in microbatch
-  // order.
+  // Schedules to improve, besides list schedules. The result is no slower than those of them that
+  // fit and run in microbatch order.
   std::vector<Schedule> starts = {};
-  // In timed instructions.
+  // Limit of the search: how many forwards and backwards to time.
   std::int64_t effort = 20'000'000;
   std::uint64_t seed = 1;
 };
 
 // Costs have the units of simulate.h. UNSHARD, reductions and the update are ignored. Returns
-// nothing if no order fits into memory. Throws Error(kUsage) for stages without a rank, no
-// microbatch, or costs of another number of stages.
+// nothing if no order fits into memory.
 std::optional<Schedule> search_schedule(const StageMap& stage_map, int num_microbatches,
                                         const Costs& costs, const SearchOptions& options = {});
 

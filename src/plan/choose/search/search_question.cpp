@@ -82,7 +82,7 @@ class Questioner {
                                       .stages_per_rank = stage_map.stages_per_rank(),
                                       .num_microbatches = question_.num_microbatches});
       } catch (const Error& error) {
-        continue;  // does not suit these stages or microbatches
+        continue;  // unsupported stages or microbatches
       }
       if (answer.schedule.stage_map != stage_map) continue;
       judge(answer, costs);

@@ -1,4 +1,4 @@
-// `sluice schedule --search`: compares named schedules with a searched order.
+// `sluice schedule --search`: compares named schedules with an order found by search.
 #pragma once
 
 #include <cstdint>
@@ -17,39 +17,37 @@ namespace sluice {
 
 struct ScheduleQuestion {
   int num_ranks = 1, num_microbatches = 1;
-  int stages_per_rank = 0;    // 0: as in the costs, otherwise 1 and 2
-  std::string stage_to_rank;  // "loop", "v", list; "": loop, and v for 2 stages per rank
+  int stages_per_rank = 0;    // 0: as in the costs, or try 1 and 2
+  std::string stage_to_rank;  // "loop", "v" or a list; "": loop, also v for 2 stages per rank
   std::optional<double> max_bytes;
   std::int64_t effort = SearchOptions().effort;  // per stage map
 };
 
 struct ScheduleAnswer {
   Schedule schedule;
-  Simulation simulation;  // with transfers
-  VerifyReport report;    // with transfers
-  std::string refusal;    // "" if usable
+  Simulation simulation;
+  VerifyReport report;
+  std::string refusal;  // why the schedule cannot be used, or ""
 };
 
-// Returns 0 if unknown.
+// Returns the peak bytes of any rank, or 0 if unknown.
 double peak_of(const ScheduleAnswer& answer);
 
 struct SearchResult {
   std::vector<ScheduleAnswer> named;
-  std::optional<ScheduleAnswer> found;  // verified; none if nothing fits
+  std::optional<ScheduleAnswer> found;  // the searched schedule, verified; none if nothing fits
   std::optional<std::size_t> best_named;
-  // Whether `found` beats every usable named schedule.
   bool is_better = false;
   std::optional<double> max_bytes;
 };
 
-// Throws Error(kUsage) for an unsuitable map or number of stages, or if max_bytes is set but the
-// costs have no bytes.
+// Throws Error(kUsage) if max_bytes is set but the costs have no bytes.
 SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& costs);
-// The file holds stage costs (read_costs) or layer times (read_layer_times), which are split into
+// The file has stage costs (read_costs) or layer times (read_layer_times), which are split into
 // stages first.
 SearchResult search_with_file(const ScheduleQuestion& question, const std::string& path);
 
-// If nothing fits, an Error(kMemory) that names the schedule with the least need.
+// Returns an Error(kMemory) naming the schedule that needs least, if no schedule fits.
 std::optional<Error> search_shortage(const SearchResult& result);
 
 }  // namespace sluice
