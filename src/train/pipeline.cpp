@@ -34,7 +34,7 @@ StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microb
   return batch;
 }
 
-// Makes the inputs that no layer reads optional, because only the loss needs them.
+// Makes model inputs that no layer reads optional, because only the loss needs them.
 Model without_labels(Model model) {
   std::set<std::string> read;
   for (const auto* layers : {&model.layers, &model.free_layers})
@@ -75,7 +75,6 @@ StepBatch Pipeline::Impl::training_batch(const Inputs& inputs, const StepOptions
   return batch;
 }
 
-// With several replicas, only their total count must be above 0.
 void Pipeline::Impl::agree_on(StepBatch& batch, const StepOptions& options, const char* call,
                               const std::string& said) {
   const RunGroups& groups = share.groups;
