@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Rethrows an Error(kInput) of `call` as Error(kCheckpoint).
+// Calls `call` and rethrows its Error(kInput) as Error(kCheckpoint).
 template <typename Call>
 decltype(auto) as_checkpoint_error(Call&& call) {
   try {

@@ -6,10 +6,10 @@ namespace sluice {
 
 class ExportDirectory {
  public:
-  // The directory gets its final name when it is complete. Throws Error(kUsage) unless `out` is
-  // missing or empty, and Error(kCheckpoint) if it cannot be created.
+  // Makes a directory that gets the name `out` only in publish(). Throws Error(kUsage) unless `out`
+  // is missing or empty, and Error(kCheckpoint) if the directory cannot be made.
   explicit ExportDirectory(std::string out);
-  // Removes an unpublished directory.
+  // Removes the directory unless it is published.
   ~ExportDirectory();
   ExportDirectory(const ExportDirectory&) = delete;
   ExportDirectory& operator=(const ExportDirectory&) = delete;

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Describes the error relative to the checkpoint's path.
+// Returns the error's text with paths relative to the checkpoint.
 std::string reason_of(const Error& error, const std::string& path) {
   std::string where = error.where();
   if (where == path) return error.fact();

@@ -22,7 +22,7 @@
 namespace sluice {
 namespace {
 
-// Marker mode never replaces a committed checkpoint, but moves damaged ones.
+// Renames a damaged checkpoint at the target in marker mode, which never replaces a committed one.
 void move_damaged(const SaveTarget& target) {
   if (target.commit != Commit::kMarker || !was_committed(target.path)) return;
   try {
@@ -37,7 +37,8 @@ const SaveTarget& with_damaged_moved_aside(const SaveTarget& target) {
   return target;
 }
 
-// The floating-point dtype with the most bytes. Buffers may have others.
+// Returns the floating-point dtype with the most bytes, because buffers may have other dtypes than
+// the weights.
 at::ScalarType dtype_of(const std::vector<SavedTensor>& weights) {
   std::map<at::ScalarType, std::uint64_t> bytes;
   for (const SavedTensor& tensor : weights) {
@@ -114,7 +115,7 @@ void Publication::commit(std::vector<SavedTensor> tensors) {
   if (!target_.after_commit) return;
   try {
     target_.after_commit();
-  } catch (...) {  // the save itself succeeded
+  } catch (...) {  // only warn, because the save succeeded
     log_warning(caught_error().what());
   }
 }

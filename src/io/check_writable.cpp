@@ -19,8 +19,7 @@ namespace {
 
 constexpr const char* kProbe = ".sluice-probe-";
 
-// Removes probes of killed processes. Removing a live process's probe is harmless, because only its
-// creation matters.
+// Removes test folders of killed processes. Live processes need theirs no longer.
 void remove_probes(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;
@@ -37,7 +36,7 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                     std::uint64_t largest_file) {
   std::string ancestor = folder.empty() ? "." : folder;
   while (ancestor.size() > 1 && ancestor.ends_with('/')) ancestor.pop_back();
-  // Look at each ancestor only once, because another process may create it meanwhile.
+  // Look at each ancestor only once, because another process may create it in the meantime.
   struct stat status;
   while (::lstat(ancestor.c_str(), &status) != 0) {
     if (errno != ENOENT)
@@ -62,18 +61,18 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                .where = ancestor,
                .remedy = "raise the limit (ulimit -f)"});
   }
-  // Only creating a folder is a reliable test. access() ignores quotas, file systems without
-  // directories, and for root read-only mounts.
+  // Create a folder as a test. access() would ignore quotas, file systems without directories, and
+  // for root read-only mounts.
   remove_probes(ancestor);
   std::string probe = ancestor + "/" + kProbe + "XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
     throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   }
-  // ENOENT: another process removed the probe.
+  // ENOENT: another process has removed our test folder.
   if (::rmdir(probe.c_str()) != 0 && errno != ENOENT)
     throw file_error(kind, "cannot remove what was made in '" + folder + "'", probe, errno);
   struct statvfs disk;
-  // This file system does not report its size.
+  // This file system does not report its size, so skip the check.
   if (::statvfs(ancestor.c_str(), &disk) != 0 || disk.f_blocks == 0) return;
   const std::uint64_t left = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   if (left < bytes) {

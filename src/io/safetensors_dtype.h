@@ -8,11 +8,11 @@
 
 namespace sluice::io {
 
-// nullopt if torch has no such dtype
+// Returns nullopt if torch has no such dtype.
 std::optional<at::ScalarType> torch_dtype(std::string_view safetensors_dtype);
-// "" if the format has no such dtype
+// Returns "" if safetensors has no such dtype.
 std::string safetensors_dtype(at::ScalarType dtype);
-// dtypes that are converted into each other
+// Whether the dtype is one of the float dtypes that we convert into each other.
 bool is_plain_float(at::ScalarType dtype);
 
 }  // namespace sluice::io
