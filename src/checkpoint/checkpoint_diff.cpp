@@ -51,7 +51,6 @@ class Side {
     add(SavedKind::kExtra, manifest.extra_tensors);
   }
 
-  // Returns nullptr for a Hugging Face directory.
   const Manifest* manifest() const { return checkpoint_ ? &checkpoint_->manifest() : nullptr; }
   const std::map<Key, Stored>& tensors() const { return tensors_; }
   const Stored* find(const Key& key) const {
@@ -103,7 +102,6 @@ void for_each_box(const std::vector<std::int64_t>& shape, std::int64_t most,
                   const std::function<void(const Slice&)>& visit) {
   Slice box;
   for (const std::int64_t size : shape) box.push_back({0, size});
-  // Dimensions from `cut` on are not divided.
   std::size_t cut = shape.size();
   std::int64_t row = 1;
   while (cut > 0 && (shape[cut - 1] == 0 || row <= most / shape[cut - 1])) row *= shape[--cut];
@@ -140,7 +138,6 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return difference.max().item<double>();
 }
 
-// Requires that both sides have the tensor, with the same dtype and shape.
 std::optional<TensorDifference> compare_content(const Side& a, const Side& b, const Key& key) {
   const Stored& stored = *a.find(key);
   const std::string& other = b.find(key)->hash;

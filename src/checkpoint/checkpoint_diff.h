@@ -25,10 +25,10 @@ struct TensorDifference {
 };
 
 struct CheckpointDiff {
-  // Differences of manifest values. Empty for a Hugging Face directory.
+  // Empty for a Hugging Face directory.
   std::vector<ValueDifference> values;
   std::vector<ValueDifference> settings, extra, ties;
-  std::vector<TensorDifference> tensors;  // tensors that differ
+  std::vector<TensorDifference> tensors;
 
   bool equal() const {
     return values.empty() && settings.empty() && extra.empty() && ties.empty() && tensors.empty();

@@ -6,7 +6,6 @@
 
 namespace sluice {
 
-// Calls `call` and rethrows its Error(kInput) as Error(kCheckpoint).
 template <typename Call>
 decltype(auto) as_checkpoint_error(Call&& call) {
   try {

@@ -21,8 +21,8 @@ ExportedDirectory export_checkpoint(const Checkpoint& checkpoint, const std::str
 
 // Writes the Hugging Face directory `base` with each adapted weight W replaced by W + scale * B A,
 // computed in float32. adapter: a checkpoint or a PEFT directory. Holds only a few tensors in
-// memory. Throws like export_checkpoint(), Error(kInput) for an unfit base or adapter, and
-// Error(kCheckpoint) for a sum that float16 cannot hold.
+// memory. Also throws Error(kInput) for an unfit base or adapter, and Error(kCheckpoint) for a sum
+// that float16 cannot hold.
 ExportedDirectory export_merged(const std::string& adapter, const std::string& base,
                                 const std::string& out);
 

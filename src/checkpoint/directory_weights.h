@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// Returns a function that fills a stage from the directory, except adapter parameters. The
-// references must outlive the function.
+// Returns a function that fills a stage's parameters, except an adapter's. The references must
+// outlive the function.
 FillStage weights_of(const HfDirectory& directory, const ModelSpec& spec);
 // Like weights_of(directory, spec), but also fills adapter parameters from `adapter`, or
 // initializes them if it is null.

@@ -6,8 +6,8 @@ namespace sluice {
 
 class ExportDirectory {
  public:
-  // Makes a directory that gets the name `out` only in publish(). Throws Error(kUsage) unless `out`
-  // is missing or empty, and Error(kCheckpoint) if the directory cannot be made.
+  // The directory gets the name `out` in publish(). Throws Error(kUsage) unless `out` is missing or
+  // empty, and Error(kCheckpoint) if it cannot be created.
   explicit ExportDirectory(std::string out);
   // Removes the directory unless it is published.
   ~ExportDirectory();

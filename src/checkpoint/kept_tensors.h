@@ -1,5 +1,5 @@
-// Copies tensors of the source model that no layer has, such as encoders, into each checkpoint. The
-// files are "kept-00001-of-0000N.safetensors".
+// Copies tensors of the source model that no layer has, such as encoders, into each checkpoint, in
+// files "kept-00001-of-0000N.safetensors".
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,6 @@
 
 namespace sluice {
 
-// Whether this is a name of such a file.
 bool is_kept_file(const std::string& file);
 
 class KeptTensors {

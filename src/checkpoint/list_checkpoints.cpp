@@ -12,7 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the error's text with paths relative to the checkpoint.
 std::string reason_of(const Error& error, const std::string& path) {
   std::string where = error.where();
   if (where == path) return error.fact();

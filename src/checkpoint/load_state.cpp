@@ -22,7 +22,7 @@ namespace {
 
 struct Reading {
   std::string name;
-  std::vector<std::int64_t> shape;  // shape in the checkpoint
+  std::vector<std::int64_t> shape;
   at::Tensor destination;
   const ParameterInfo* parameter = nullptr;
 };

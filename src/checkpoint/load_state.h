@@ -12,10 +12,10 @@
 
 namespace sluice {
 
-// Fills parameters, or this rank's slices of them, and buffers. Collective. Tied parameters are
-// filled from their first use. An adapter's checkpoint fills only adapter parameters. Checks
-// everything before writing. Throws Error(kCheckpoint). begin, end: called before and after each
-// stage, whose parameters need memory only in between.
+// Fills parameters, or this rank's slices, and buffers. Collective. Tied parameters are filled from
+// their first use. An adapter's checkpoint fills only adapter parameters. All checks precede all
+// writes. Throws Error(kCheckpoint). begin, end: called before and after each stage, whose
+// parameters need memory only in between.
 void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
                  const Group& world, const std::function<void(Stage& stage)>& begin = {},
                  const std::function<void(Stage& stage)>& end = {});
@@ -30,9 +30,9 @@ struct StatePart {
   // these slices.
   const ParameterInfo* parameter = nullptr;
 };
-// Fills optimizer state {"exp_avg/NAME", ..}, reading only the rows that `state` needs. Missing
-// state becomes zero, as for formerly frozen parameters. Returns the parameters without saved
-// state. Throws Error(kCheckpoint).
+// Fills optimizer state {"exp_avg/NAME", ..}, reading only the needed rows. Missing state becomes
+// zero, as for formerly frozen parameters. Returns the parameters without saved state. Throws
+// Error(kCheckpoint).
 std::vector<std::string> load_optimizer(const Checkpoint& checkpoint,
                                         const std::vector<StatePart>& state);
 

@@ -46,7 +46,6 @@ constexpr std::array<Section, 17> kSections = {{{"format", Form::kText},
                                                 {"files", Form::kRecordList},
                                                 {"hash", Form::kText}}};
 
-// Bits for the fields of a list's entry.
 enum Field : unsigned {
   kName = 1,
   kDtype = 2,
@@ -272,7 +271,7 @@ class ManifestHandler final : public JsonEvents {
   std::array<bool, kSections.size()> seen_ = {};
   std::string key_;
   bool has_sequence_ = false;
-  SavedTensor tensor_;  // the entry that is being read
+  SavedTensor tensor_;
   unsigned has_field_ = 0;
   Field field_ = kName;
 };

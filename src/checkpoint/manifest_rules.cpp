@@ -16,14 +16,13 @@ namespace {
 constexpr std::uint64_t kMaxFileBytes = std::numeric_limits<std::int64_t>::max();
 // A safetensors file starts with the length of its header, 8 bytes.
 constexpr std::uint64_t kMinOffset = 8;
-constexpr std::size_t kMaxNameBytes = 255;  // limit of file systems
+constexpr std::size_t kMaxNameBytes = 255;
 
 bool is_hex(std::string_view text, std::size_t digits) {
   return text.size() == digits &&
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// Whether a file name is visible and stays in its folder.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' &&
          std::none_of(name.begin(), name.end(), [](char c) {
@@ -52,7 +51,6 @@ std::string place(const std::string& list, const std::string& name) {
   return formatted("{} '{}'", list, name);
 }
 
-// Returns what is wrong with the tensor, or "".
 std::string wrong_with(const SavedTensor& tensor, std::string_view folder) {
   if (!is_tensor_file(tensor.file, folder)) {
     return formatted("file '{}' is not a plain name{} that ends in .safetensors", tensor.file,

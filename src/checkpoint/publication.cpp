@@ -22,7 +22,7 @@
 namespace sluice {
 namespace {
 
-// Renames a damaged checkpoint at the target in marker mode, which never replaces a committed one.
+// Renames a damaged checkpoint in marker mode, which never replaces a committed one.
 void move_damaged(const SaveTarget& target) {
   if (target.commit != Commit::kMarker || !was_committed(target.path)) return;
   try {
@@ -37,8 +37,7 @@ const SaveTarget& with_damaged_moved_aside(const SaveTarget& target) {
   return target;
 }
 
-// Returns the floating-point dtype with the most bytes, because buffers may have other dtypes than
-// the weights.
+// Returns the floating-point dtype with the most bytes, because buffers may have others.
 at::ScalarType dtype_of(const std::vector<SavedTensor>& weights) {
   std::map<at::ScalarType, std::uint64_t> bytes;
   for (const SavedTensor& tensor : weights) {
@@ -115,7 +114,7 @@ void Publication::commit(std::vector<SavedTensor> tensors) {
   if (!target_.after_commit) return;
   try {
     target_.after_commit();
-  } catch (...) {  // only warn, because the save succeeded
+  } catch (...) {  // the save itself succeeded
     log_warning(caught_error().what());
   }
 }

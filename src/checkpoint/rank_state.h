@@ -7,8 +7,7 @@
 
 namespace sluice {
 
-// Returns the stages' parameters and buffers. Tensor-parallel parameters have only this rank's
-// slices.
+// Tensor-parallel parameters have only this rank's slices.
 RankState state_of(const std::vector<Stage*>& stages);
 
 // Returns the optimizer state ("exp_avg/NAME", tensor) of the parameters in `state`.

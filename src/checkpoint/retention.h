@@ -1,5 +1,5 @@
-// Selects old checkpoints to remove after a newer one is committed. They are committed, belong to
-// the same run, and contain no foreign files. The run's last checkpoint always stays.
+// Selects old checkpoints to remove after a new one is committed. They belong to the same run and
+// contain no foreign files. The run's last checkpoint always stays.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct Retention {
 std::vector<std::string> superseded_checkpoints(const std::string& folder, std::int64_t step,
                                                 const Retention& retention);
 
-// Removes old checkpoints, oldest first. Failures only cause warnings, because the new checkpoint
-// is saved.
+// Removes old checkpoints, oldest first. Failures only cause warnings, because the new one is
+// saved.
 void remove_superseded(const std::string& folder, std::int64_t step, const Retention& retention,
                        const std::function<void(const std::string& path)>& remove);
 

@@ -106,8 +106,8 @@ NamedTensors weights_to_write(const RankState& state,
   return weights;
 }
 
-// Whether rank 0 found source tensors that no layer has, and sets `kept` on rank 0. Collective. The
-// directory then needs an index and numbered weight files.
+// Whether rank 0 found kept tensors. `kept` is set only on rank 0. Collective. The directory then
+// needs an index and numbered weight files.
 bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const Group& world,
               std::shared_ptr<const KeptTensors>& kept) {
   Packer message;

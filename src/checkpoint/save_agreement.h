@@ -14,13 +14,13 @@
 namespace sluice {
 
 struct TensorFile {
-  std::string name;  // path in the checkpoint
+  std::string name;
   NamedTensors tensors;
 };
 
 struct SaveAgreement {
-  std::vector<TensorFile> files;            // to write on this rank
-  std::map<std::string, std::string> ties;  // of all ranks
+  std::vector<TensorFile> files;  // to write on this rank
+  std::map<std::string, std::string> ties;
   std::shared_ptr<const KeptTensors> kept;  // set on rank 0, which copies them
 };
 
@@ -30,11 +30,10 @@ struct WeightFiles {
   bool whole = false;  // a single file of any size
 };
 
-// Decides which rank writes which tensors. Collective. Each rank writes its own parameters and
-// optimizer state. The first rank that has a buffer writes it. Rank 0 copies kept tensors. Throws
-// on every rank: Error(kCheckpoint) if a rank does not see `directory` or kept tensors cannot be
-// read, Error(kUsage) if buffers of the same name differ, and Error(kInternal) if two ranks save
-// the same tensor.
+// Decides which rank writes which tensors. Collective. Each rank writes its own. The first rank
+// with a buffer writes it. Rank 0 copies kept tensors. Throws on every rank: Error(kCheckpoint) if
+// a rank does not see `directory` or kept tensors cannot be read, Error(kUsage) if buffers of one
+// name differ, and Error(kInternal) if two ranks save one tensor.
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
                              const SaveTarget& target, const WeightFiles& weights,
                              const Group& world);

@@ -45,7 +45,7 @@ std::vector<Status> gather_status(const Status& own, const Group& world) {
   return all;
 }
 
-// Only warns, because no batch can have used these numbers. Otherwise the run would have failed.
+// Only warns, because no batch can have used these numbers without failing.
 void warn_of_not_finite(const NamedTensors& parameters, std::int64_t step,
                         std::set<std::string>& told) {
   for (const auto& [name, tensor] : parameters) {
@@ -74,10 +74,10 @@ struct Saver::Impl {
   Snapshot snapshot;
   std::optional<Publication> publication;  // on rank 0
   std::future<std::vector<SavedTensor>> writing;
-  std::optional<WrittenFiles> written;  // this rank's result
-  std::future<void> committing;         // on rank 0
+  std::optional<WrittenFiles> written;
+  std::future<void> committing;  // on rank 0
   std::optional<SaveOutcome> outcome;
-  std::set<std::string> not_finite;  // parameters already warned about
+  std::set<std::string> not_finite;
 
   bool leads(const Group& world) const { return world.rank() == kRankZero; }
 
@@ -222,7 +222,7 @@ std::optional<SaveOutcome> Saver::begin(const SaveTarget& target, const RankStat
                          std::move(agreement.kept));
   } catch (const Error& error) {
     impl_->publication.reset();
-    // Errors of these kinds occur on all ranks together, so the save just ends.
+    // Errors of these kinds occur on all ranks.
     if (error.kind() != ErrorKind::kCheckpoint && error.kind() != ErrorKind::kUsage) throw;
     impl_->end({target.head.step, target.path, error});
     return impl_->outcome;

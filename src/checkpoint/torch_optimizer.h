@@ -1,5 +1,5 @@
-// Saves and loads the state of a torch optimizer by parameter names, independent of the layout.
-// Options such as the learning rate are not saved.
+// Saves and loads a torch optimizer's state by parameter names, independent of the layout. Options
+// such as the learning rate are not saved.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr const char* kOptimizerSetting = "optimizer";
 // A whole parameter, or a contiguous range of one.
 struct OptimizedElements {
   std::string name;
-  std::vector<std::int64_t> shape;  // of the whole parameter
+  std::vector<std::int64_t> shape;
   std::int64_t begin = 0;
   // Set if this rank has slices, as in StatePart (load_state.h).
   const ParameterInfo* parameter = nullptr;

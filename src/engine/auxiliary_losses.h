@@ -1,5 +1,5 @@
-// The auxiliary losses of one rank in one step. They are tensors until values() is called, because
-// reading them waits for a GPU.
+// The auxiliary losses of one rank in one step. They stay tensors until values(), because reading
+// them waits for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,7 +37,7 @@ class AuxiliaryLosses {
   const AuxiliaryLoss* find(const std::string& value) const;
 
   std::vector<AuxiliaryLoss> losses_;
-  std::map<std::pair<int, int>, std::vector<Taken>> taken_;  // keyed by stage and microbatch
+  std::map<std::pair<int, int>, std::vector<Taken>> taken_;
 };
 
 }  // namespace sluice

@@ -93,7 +93,6 @@ std::vector<std::vector<LayerSpec>> pieces(const std::vector<LayerSpec>& layers)
   return pieces;
 }
 
-// Replaces each group of layers from pieces() by one fused layer.
 std::vector<LayerSpec> fused(const Model& model, const std::vector<LayerSpec>& layers, int first,
                              const Names& outputs) {
   std::vector<LayerSpec> run;
@@ -137,7 +136,6 @@ LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
 
 Chunk make_chunk(const Model& model, const Partition& partition, const StageContent& stage,
                  Names inputs, Names outputs, const StageOptions& options) {
-  // A stage's auxiliary losses follow its other outputs.
   for (std::string& name : auxiliary_values(model, stage.layers))
     outputs.push_back(std::move(name));
   std::vector<LayerSpec> layers;
@@ -226,7 +224,6 @@ class StageInputs {
     std::vector<TensorMeta> batch;
     std::optional<std::vector<TensorMeta>> metas;
   };
-  // for each stage, all earlier layers, without modules
   std::vector<Chunk> before_;
   std::map<int, Known> last_;
 };

@@ -23,7 +23,6 @@
 namespace sluice {
 namespace {
 
-// Returns how often the launcher or torchrun has restarted the run.
 int restart_number() {
   const char* of_torchrun = std::getenv("TORCHELASTIC_RESTART_COUNT");
   return std::max(read_launch_environment().restart, of_torchrun ? std::atoi(of_torchrun) : 0);
@@ -109,7 +108,7 @@ void FaultInjector::act(const Fault& fault) const {
       break;
     case FaultKind::kNan:
     case FaultKind::kCorrupt:
-      break;  // act on tensors later
+      break;
   }
 }
 

@@ -36,7 +36,7 @@ class FaultInjector final : public ExecutorObserver {
  private:
   struct Armed {
     Fault fault;
-    std::int64_t left = 0;  // how often it still acts
+    std::int64_t left = 0;
     // Where a NaN fault acted: step, instruction index, and half of an overlapped pair.
     std::vector<std::tuple<std::int64_t, int, ActionKind>> at;
   };
@@ -52,14 +52,14 @@ class FaultInjector final : public ExecutorObserver {
   std::vector<Armed> armed_;
   std::int64_t step_ = 0, unnumbered_ = 0;
   int index_ = -1;
-  int calls_ = 0;  // group calls within the instruction
+  int calls_ = 0;
   Action action_;
   bool failed_ = false;
 };
 
-// Returns this rank's faults from the variable SLUICE_FAULT, or null. Rank 0 logs all faults. After
-// a restart, only faults with `always` remain. Throws Error(kUsage) for a malformed variable or a
-// missing rank.
+// Returns this rank's faults from SLUICE_FAULT, or null. Rank 0 logs all faults. After a restart,
+// only faults with `always` remain. Throws Error(kUsage) for a malformed variable or a missing
+// rank.
 std::unique_ptr<FaultInjector> injected_faults(int rank, int num_ranks);
 
 }  // namespace sluice

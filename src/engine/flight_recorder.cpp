@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kShown = 256;  // instructions printed by text()
+constexpr std::size_t kShown = 256;
 
 constexpr std::array kGridAxes = {Axis::kPp, Axis::kDpReplicate, Axis::kDpShard, Axis::kCp,
                                   Axis::kTp};
@@ -85,7 +85,6 @@ std::shared_ptr<const FlightRecorder::Row> FlightRecorder::make_row(const Progra
   return row;
 }
 
-// Does not compare all actions, which would be slow.
 bool FlightRecorder::is_row_of(const Program& program, int rank) const {
   return row_ && row_->program == &program && row_->actions == program.ranks.front().data() &&
          row_->rank == rank && row_->num_microbatches == program.num_microbatches &&

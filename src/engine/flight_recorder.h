@@ -1,8 +1,8 @@
 // Records the latest instructions of one rank in a ring buffer.
 //
 // While a rank waits, the record has the reason: the RECV of a message, asynchronous instructions,
-// or a group call with the members that have not joined it. Observer functions run on the rank's
-// thread. Unless noted, const functions may run on any thread.
+// or a group call with its missing members. Observer functions run on the rank's thread. Const
+// functions may run on any thread, unless noted.
 #pragma once
 
 #include <array>

@@ -27,7 +27,6 @@ class IdleWorks {
       observers_.tell(&ExecutorObserver::end_idle_work, action);
     }
   }
-  // Completes the idle work whose results `user` needs.
   void end_used(const Action& user) {
     if (works_.empty()) return;
     std::erase_if(works_, [&](Entry& entry) {

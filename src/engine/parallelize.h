@@ -21,9 +21,9 @@ NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names,
 NamedMesh expert_mesh(const Mesh& mesh, int rank, const AxisNames& names,
                       const std::map<Axis, Group>& groups);
 
-// Creates the layers' modules and passes them to the user's hook. LayerSpec::make then returns the
-// hook's modules. Throws Error(kUsage) if a module is missing, or if parameters were added or
-// removed without declaring it.
+// Creates the layers' modules and calls the user's hook. LayerSpec::make then returns the hook's
+// modules. Throws Error(kUsage) if a module is missing or parameters were added or removed
+// undeclared.
 void parallelize(std::vector<LayerSpec>& layers, LocalChunk chunk, const Parallelize& hook);
 
 }  // namespace sluice

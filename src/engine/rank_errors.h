@@ -13,9 +13,8 @@ namespace sluice {
 // If the exception is an allocator's, returns "out of memory: 1.50GiB could not be allocated".
 std::optional<std::string> out_of_memory_text();
 
-// Converts the exception like as_error(), but also LibTorch's exceptions. A failed allocation
-// becomes kMemory with kOutOfMemoryRemedy. Other LibTorch errors keep their first line, without the
-// backtrace.
+// Like as_error(), but also converts LibTorch's exceptions. A failed allocation becomes kMemory
+// with kOutOfMemoryRemedy. Other LibTorch errors keep their first line, without the backtrace.
 Error caught_error(const std::string& place = {});
 
 // Returns caught_error() with the place "rank 2, instruction 17 '1B3' (stage 1, microbatch 3), step

@@ -15,7 +15,6 @@ inline int replica_of(const Mesh& mesh, int rank) {
 // Index of the rank in its pipeline.
 inline int place_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, Axis::kPp); }
 
-// Index along tensor parallelism.
 inline int share_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, Axis::kTp); }
 
 // Returns the rank at these indices, with index 0 on all other axes.

@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// Returns the gradient shards to which a stage's microbatches belong. rank: in the mesh.
-// num_shards: over all replicas, or 0 for one per replica. Throws Error(kUsage) unless replicas
-// divide the shards and shards divide all replicas' microbatches.
+// Returns the gradient shards of a stage's microbatches. rank: in the mesh. num_shards: over all
+// replicas, or 0 for one per replica. Throws Error(kUsage) unless replicas divide the shards and
+// shards divide all replicas' microbatches.
 StageShards shards_of_stage(const Program& program, int rank, int stage, int num_shards);
 
 // Whether weight gradients that an input-gradient instruction (I) computes early must wait for

@@ -1,5 +1,5 @@
-// The losses of one step on the last stage's rank. They are tensors until values() is called,
-// because reading them waits for a GPU.
+// The losses of one step on the last stage's rank. They stay tensors until values(), because
+// reading them waits for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -41,9 +41,9 @@ class StepLosses {
   };
 
   LossFunction function_;
-  GradientScale usual_scale_, scale_;  // the default, and this step's scale
+  GradientScale usual_scale_, scale_;
   const int num_replicas_;
-  std::vector<std::int64_t> counts_;  // from the batch
+  std::vector<std::int64_t> counts_;
   std::int64_t first_microbatch_ = 0;
   std::int64_t counted_tokens_ = 0;  // in this step, over all replicas
   std::vector<Sum> sums_;

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kProbe = ".sluice-probe-";
 
-// Removes test folders of killed processes. Live processes need theirs no longer.
+// Removes probes (test folders) of killed processes. Removing a live process's probe is harmless,
+// because only its creation matters.
 void remove_probes(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;
@@ -36,14 +37,13 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                     std::uint64_t largest_file) {
   std::string ancestor = folder.empty() ? "." : folder;
   while (ancestor.size() > 1 && ancestor.ends_with('/')) ancestor.pop_back();
-  // Look at each ancestor only once, because another process may create it in the meantime.
+  // Look at each ancestor only once, because another process may create it meanwhile.
   struct stat status;
   while (::lstat(ancestor.c_str(), &status) != 0) {
     if (errno != ENOENT)
       throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
     ancestor = parent_directory(ancestor);
   }
-  // Nothing can be created through a broken link.
   if (S_ISLNK(status.st_mode) && ::stat(ancestor.c_str(), &status) != 0)
     throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   if (!S_ISDIR(status.st_mode)) {
@@ -61,14 +61,14 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                .where = ancestor,
                .remedy = "raise the limit (ulimit -f)"});
   }
-  // Create a folder as a test. access() would ignore quotas, file systems without directories, and
-  // for root read-only mounts.
+  // Create a folder as a test. access() ignores quotas, file systems without directories, and for
+  // root read-only mounts.
   remove_probes(ancestor);
   std::string probe = ancestor + "/" + kProbe + "XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
     throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   }
-  // ENOENT: another process has removed our test folder.
+  // ENOENT: another process removed the probe.
   if (::rmdir(probe.c_str()) != 0 && errno != ENOENT)
     throw file_error(kind, "cannot remove what was made in '" + folder + "'", probe, errno);
   struct statvfs disk;

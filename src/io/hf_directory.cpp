@@ -50,8 +50,8 @@ std::string layer_of(std::string_view name) {
   return {};
 }
 
-// Limits the search for the nearest name, so that rejecting a file of a million tensors takes no
-// longer than reading its header.
+// Limits the search for the nearest name, so that rejecting a million tensors takes no longer than
+// reading their header.
 constexpr std::size_t kMostCandidates = 100'000;
 
 [[noreturn]] void refuse_without_safetensors(const std::string& path) {

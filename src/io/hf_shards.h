@@ -20,7 +20,6 @@ struct TensorSource {
 
 class HfShards {
  public:
-  // Throws like HfDirectory's constructor.
   explicit HfShards(std::string path);
 
   const std::string& path() const { return path_; }
@@ -39,7 +38,6 @@ class HfShards {
 
   std::string path_;
   std::vector<SafetensorsReader> shards_;
-  // sorted; name and index into shards_
   std::vector<std::pair<std::string, std::uint32_t>> by_name_;
 };
 

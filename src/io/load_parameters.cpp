@@ -61,7 +61,7 @@ std::vector<std::string> names_of(const ModelSpec& model) {
   return names;
 }
 
-// Returns a parameter's tensor. For a tied parameter, it is the first use that is stored.
+// Returns a parameter's tensor, for a tied parameter that of its first stored use.
 TensorSource source_of(const HfDirectory& directory, const std::string& name,
                        const std::string& tied_to, const TieUses& ties, const StoredNames& stored,
                        const ModelSpec& model) {

@@ -105,8 +105,8 @@ void clean_hidden(const std::string& folder, const std::string& name, const std:
   ::close(lock);
 }
 
-// Removes the file kIncomplete last, even if the power fails, so that the other files stay
-// recognizable as incomplete. May leave an empty folder.
+// Removes the file kIncomplete last, even if the power fails, so that other files stay
+// recognizable. May leave an empty folder.
 void remove_incomplete(const std::string& path) {
   std::error_code error;
   std::vector<fs::path> files;
@@ -236,8 +236,8 @@ PublishedDirectory::PublishedDirectory(std::string path, Commit commit, Director
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   folder_ = parent_directory(path_);
   make_folders(folder_);
-  // Clean up before making the new directory, which clean_up() would remove while it is not locked.
-  // In marker mode, cleaning up also frees the name that a killed save used.
+  // Clean up before making a new directory, which clean_up() would remove while unlocked. In marker
+  // mode, this also removes a killed save with the same name.
   clean_up(folder_, base_name(path_), kind_);
   if (commit_ == Commit::kRename) {
     begin_rename();
@@ -303,8 +303,7 @@ void PublishedDirectory::move_aside(const std::string& aside) {
   }
 }
 
-// Gives the directory its final name. Returns the new path of the older directory with this name,
-// or "".
+// Gives the directory its name. Returns the older directory's new path, or "".
 std::string PublishedDirectory::take_name() {
   if (!exists(path_)) {
     rename_path(working_, path_);

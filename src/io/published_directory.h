@@ -1,10 +1,10 @@
-// Publishes a directory that appears either whole or not at all.
+// Publishes a directory as a whole, or not at all.
 //
 // kRename writes a temporary directory, with the marker as last file. It then flushes files,
 // folders, the rename and the parent folder, in this order.
 // kMarker is for file systems without atomic renames. Files have their final names from the start.
-// Once they are flushed, writing the marker commits them. kMarker never replaces a committed
-// directory, because the old and new one could not both be whole.
+// Once all are flushed, writing the marker commits them. It never replaces a committed directory,
+// because the old and the new one could not both be whole.
 //
 // Killed processes leave .NAME.tmp-* (being written or removed), .NAME.old-* (moved aside), or, in
 // marker mode, a file .sluice-incomplete.
@@ -21,9 +21,9 @@ namespace sluice::io {
 
 struct DirectoryKind {
   const char* marker;  // file that is written last
-  // Returns whether a file belongs to the directory and may be removed with it.
+  // whether a file may be removed
   bool (*is_ours)(std::string_view file);
-  // Returns whether the marker is valid.
+  // whether the marker is valid
   bool (*is_committed)(const std::string& path);
 };
 
@@ -36,7 +36,7 @@ class PublishedDirectory {
   PublishedDirectory(const PublishedDirectory&) = delete;
   PublishedDirectory& operator=(const PublishedDirectory&) = delete;
 
-  // Returns the folder for files. Flush them before publish(). They may be one folder deep.
+  // Write and flush files here before publish(), at most one folder deep.
   const std::string& working() const { return working_; }
   const std::string& path() const { return path_; }
   // Writes the marker and commits. Removes an older directory, but keeps one with foreign files as
@@ -54,7 +54,7 @@ class PublishedDirectory {
   std::string path_, folder_, working_;
   Commit commit_;
   DirectoryKind kind_;
-  int lock_ = -1;  // keeps other processes from removing working_
+  int lock_ = -1;  // prevents removal by other processes
   bool published_ = false;
 };
 
@@ -63,7 +63,7 @@ void restore_moved_steps(const std::string& folder);
 // Like restore_moved_steps(), but also removes uncommitted directories.
 void clean_steps(const std::string& folder, const DirectoryKind& kind);
 
-// Creates a folder with its parents. Returns new folders, parents first. Throws Error(kCheckpoint).
+// Returns the newly created folders, parents first. Throws Error(kCheckpoint).
 std::vector<std::string> make_folders(const std::string& path);
 
 // Creates the folder unless another rank has created it. Throws Error(kCheckpoint).
@@ -74,7 +74,7 @@ bool is_unfinished(const std::string& path);
 // Renames the directory to NAME.kept-*. Throws Error(kCheckpoint).
 void rename_to_kept(const std::string& path);
 
-// Whether is_ours() is true for all files, including files one folder deep.
+// Checks files up to one folder deep.
 bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file));
 
 // Removes the directory. It never looks committed while files are missing. Throws

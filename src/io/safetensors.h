@@ -42,14 +42,13 @@ class SafetensorsReader {
   std::string header_bytes() const;
   std::vector<std::string> names() const;
 
-  // Returns nullptr if the file does not have the tensor.
   const SafetensorsEntry* find(std::string_view name) const;
   // Throws Error(kInput) if the tensor is missing or torch does not have its dtype.
   TensorMeta meta(std::string_view name) const;
 
-  // Reads a tensor into `destination`, which has the same shape, on any device and with any
-  // strides. Converts between plain floats. Throws Error(kInput) if the tensor is missing or does
-  // not fit, if the file was truncated, or if a finite number is too large for float16.
+  // Reads a tensor into `destination`, which has its shape, on any device and with any strides.
+  // Converts plain floats. Throws Error(kInput) if the tensor is missing or does not fit, if the
+  // file was truncated, or if a finite number is too large for float16.
   void read_into(std::string_view name, at::Tensor& destination) const;
   void read_into(std::string_view name, const Slice& slice, at::Tensor& destination) const;
   at::Tensor read(std::string_view name) const;
@@ -83,10 +82,9 @@ class SafetensorsWriter {
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
-  // Writes a tensor from any device. Call this once per tensor, in any order. Converts floats to
-  // the planned dtype. Throws Error(kCheckpoint).
+  // Writes each tensor once, in any order and from any device. Converts floats to the planned
+  // dtype. Throws Error(kCheckpoint).
   void write(std::string_view name, const at::Tensor& tensor);
-  // Position of the tensor in the file.
   std::uint64_t offset(std::string_view name) const;
   // Completes the file. Throws Error(kCheckpoint), or Error(kInternal) if a tensor is missing.
   void finish();

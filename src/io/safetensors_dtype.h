@@ -8,11 +8,9 @@
 
 namespace sluice::io {
 
-// Returns nullopt if torch has no such dtype.
 std::optional<at::ScalarType> torch_dtype(std::string_view safetensors_dtype);
-// Returns "" if safetensors has no such dtype.
 std::string safetensors_dtype(at::ScalarType dtype);
-// Whether the dtype is one of the float dtypes that we convert into each other.
+// Whether we convert this float dtype to other ones.
 bool is_plain_float(at::ScalarType dtype);
 
 }  // namespace sluice::io

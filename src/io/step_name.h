@@ -9,7 +9,6 @@
 namespace sluice::io {
 
 std::string step_name(std::int64_t step);
-// Returns nullopt for other names.
 std::optional<std::int64_t> step_of_name(std::string_view name);
 
 }  // namespace sluice::io

@@ -75,8 +75,8 @@ class AdamW : public Optimizer {
 
  private:
   struct Moments {
-    at::Tensor mean, square;  // moments, in the parameter's memory layout
-    at::Tensor step;          // float32 scalar for LibTorch's fused kernel
+    at::Tensor mean, square;
+    at::Tensor step;  // float32 scalar for LibTorch's fused kernel
   };
 
   static bool has_kernel(const at::Tensor& value) {

@@ -17,8 +17,8 @@ struct TensorBlock {
 };
 
 // Sends blocks from their owners to all replicas. Collective over the replicas. blocks: by owner,
-// with equal ranges on all replicas. Reads this replica's blocks immediately, and writes the other
-// blocks when the Work is done. before_writing: called before the writes, if set.
+// with equal ranges on all replicas. Reads this replica's blocks at once, and writes others when
+// the Work is done. before_writing: called before the writes, if set.
 Work<void> gather_blocks(const RunGroups& groups, std::vector<std::vector<TensorBlock>> blocks,
                          std::function<void()> before_writing = {});
 

@@ -14,8 +14,8 @@
 
 namespace sluice {
 
-// Elements per partial sum, and per block that one rank owns. A block fits the cache, and a
-// gradient has enough blocks for all threads.
+// Elements per partial sum, and per block that one rank owns. A block fits the cache, and there are
+// enough blocks for threads.
 inline constexpr std::int64_t kGradientBlock = 16384;
 
 // Returns (sum |x|^p)^(1/p) for p > 0, or max |x| for p = infinity. Float32 and float64 tensors on
@@ -30,8 +30,7 @@ std::vector<double> block_squares(const at::Tensor& flat);
 using SquaresOf = std::function<std::vector<double>(const at::Tensor& flat)>;
 
 // Calls `take` with block_squares(), but waits for a GPU only once. With tensors on a GPU, calls
-// `take` twice, first with a function that returns zeros. `take` must pass the same tensors both
-// times.
+// `take` twice, first with zeros. `take` must pass the same tensors.
 void take_squares(const std::function<void(const SquaresOf&)>& take);
 
 double norm_of_blocks(std::span<const double> squares);

@@ -1,12 +1,12 @@
 // Updates one rank's parameters from their gradients.
 //
 // An element's update depends only on the element, its gradient and its state, not on alignment or
-// the number of threads. A parameter without a gradient stays unchanged, and so does its state.
+// the number of threads. Without a gradient, a parameter and its state stay unchanged.
 //
 // Our own kernel (ops/kernels) runs AdamW of float32 parameters on the CPU. It is compiled for
 // several instruction sets, so its last bits depend on the processor. LibTorch's fused kernels run
-// SGD, float64 and CUDA. Elementary float32 operators handle other devices and half-precision
-// parameters, whose gradients are float32. State is float32, or float64 for float64 parameters.
+// SGD, float64 and CUDA. Elementary float32 operators handle other devices and half precision,
+// whose gradients are float32. State is float32, or float64 for float64 parameters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -44,9 +44,9 @@ class Optimizer {
   std::int64_t state_bytes() const;
 };
 
-// Makes an AdamW or SGD optimizer, as in torch.optim. AdamW (Loshchilov and Hutter, arXiv
-// 1711.05101) has decoupled weight decay and bias correction. SGD has no momentum and adds weight
-// decay to the gradient. Weight decay skips parameters whose names match options.no_decay.
+// AdamW (Loshchilov and Hutter, arXiv 1711.05101) has decoupled weight decay and bias correction,
+// as torch.optim.AdamW. SGD has no momentum and adds weight decay to the gradient, as
+// torch.optim.SGD. Weight decay skips names that match options.no_decay.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<OptimizedParameter> parameters);
 

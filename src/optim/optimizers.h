@@ -47,10 +47,9 @@ std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options,
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options,
                                     std::vector<OptimizedParameter> parameters);
 
-// Calls update(parts) for parts with the same elements of all tensors, which must have equal
-// strides. Dense CPU tensors are divided into blocks, because operators' bits may depend on an
-// element's position. The result then depends neither on block owners nor on threads. Other tensors
-// are passed whole.
+// Calls update(parts) with the same elements of all tensors, which must have equal strides. Divides
+// dense CPU tensors into blocks, because operators' bits may depend on an element's position. The
+// result then depends neither on block owners nor on threads. Passes other tensors whole.
 void update_by_blocks(const std::vector<at::Tensor>& tensors,
                       const std::function<void(std::vector<at::Tensor>& parts)>& update);
 

@@ -15,8 +15,8 @@ struct PartMeta {
   at::ScalarType dtype = at::kFloat;
 };
 
-// Packs flat tensors on `device`, some of which may be undefined, into one byte tensor. Returns
-// undefined if `parts` is empty. memory: an earlier message that may be overwritten.
+// Packs flat tensors, some of which may be undefined, into one byte tensor. Returns undefined if
+// `parts` is empty. memory: an earlier message to overwrite.
 at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device,
                       const at::Tensor& memory = {});
 // Unpacks a message into flat views, undefined where pack_parts() got undefined tensors. Throws

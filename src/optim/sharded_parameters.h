@@ -2,8 +2,8 @@
 // stage's UNSHARD and RESHARD. A parameter stays whole if it shares memory (a tie within the rank,
 // a view) or is not contiguous.
 //
-// Modules keep their tensor objects, which have no memory while sharded. Version counters do not
-// change, so tensors that autograd graphs have saved are valid again after UNSHARD.
+// Modules keep their tensor objects, without memory while sharded. Version counters do not change,
+// so tensors saved in autograd graphs are valid again after UNSHARD.
 #pragma once
 
 #include <map>
@@ -24,7 +24,6 @@ class ShardedParameters {
 
   // Starts gathering a stage's parameters. Collective over the replicas.
   Work<void> unshard(int stage);
-  // Frees the gathered parameters of a stage.
   void reshard(int stage);
 
   // begin_filling() gives a stage's parameters memory, marked as unfilled (layer/unfilled.h).
@@ -50,7 +49,7 @@ class ShardedParameters {
   }
 
   const RunGroups groups_;
-  std::map<int, Parameters> stages_;  // stage -> index in the stage -> parameter
+  std::map<int, Parameters> stages_;
 };
 
 }  // namespace sluice

@@ -16,7 +16,7 @@ using detail::Cut;
 // of every section (fused part) and slice.
 struct Rows {
   std::int64_t outer = 1, row = 0;
-  std::int64_t rows_of_block = 1;        // rows per block, if `outer` is above 1
+  std::int64_t rows_of_block = 1;
   std::vector<std::vector<Cut>> pieces;  // [section][slice]: element ranges in a row
 
   explicit Rows(const ParameterInfo& parameter) {

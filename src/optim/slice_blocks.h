@@ -26,7 +26,7 @@ using SliceSquares = std::vector<std::vector<double>>;
 std::vector<std::int64_t> block_ends(const ParameterInfo& parameter);
 
 // Returns sums of squares of elements [begin, begin + flat.numel()) of the parameter's gradient.
-// `flat` must start and end at block ends.
+// Both ends must be block ends.
 SliceSquares slice_squares(const ParameterInfo& parameter, const at::Tensor& flat,
                            std::int64_t begin, const SquaresOf& squares_of = block_squares);
 

@@ -9,7 +9,7 @@
 namespace sluice {
 
 // Returns zeros with the sizes and strides of `like`, which must be dense CPU tensors. Each starts
-// at a cache line, and autograd does not regard them as views.
+// at a cache line and is not an autograd view.
 std::vector<at::Tensor> zeros_in_one_buffer(const std::vector<at::Tensor>& like,
                                             at::ScalarType dtype);
 

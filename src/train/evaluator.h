@@ -52,7 +52,7 @@ class Evaluator {
   const RunOptions& options_;
   const std::vector<ExecutorObserver*> observers_;
   StepUpdate nobodys_;
-  std::list<Runner> runners_;  // most recently used first
+  std::list<Runner> runners_;
   std::vector<MicrobatchLoss> losses_;
 };
 

@@ -1,4 +1,3 @@
-// Hashes batches, so that ranks can detect that their batches differ.
 #pragma once
 
 #include <cstdint>

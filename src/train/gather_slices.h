@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Returns the parameters by full name. The stages must outlive the result.
+// The stages must outlive the result.
 std::map<std::string, const ParameterInfo*> parameters_by_name(const std::vector<Stage*>& stages);
 
 // Assembles tensor-parallel slices into whole tensors for a checkpoint. Collective over the

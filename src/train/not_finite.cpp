@@ -71,7 +71,6 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
                       const std::vector<std::pair<std::string, double>>& norms) {
   const Packer own = write_place(executor.find_non_finite(batch), batch.first_microbatch);
   const std::vector<int> order = backward_order(program);
-  // Returns a key that is smaller for an earlier value in the step.
   auto moment = [&](const Found& found) {
     const NonFinite& place = found.place;
     const std::int64_t replica = found.first_microbatch;

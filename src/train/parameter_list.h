@@ -13,7 +13,7 @@ namespace sluice {
 
 struct ParameterUse {
   int layer = 0;
-  int position = 0;  // index within the layer
+  int position = 0;
   std::string name;
   int rank = 0;  // first rank that holds this use
   bool has_replicas = false;

@@ -45,7 +45,6 @@ NamedTensors optimizer_state(const PipelineState& state, const RankState& saved,
   return optimizer_state_of(saved, own);
 }
 
-// Returns the distinct optimizer kinds in order, such as "AdamW, SGD".
 template <typename Optimizers>
 std::string kinds_of(const Optimizers& optimizers) {
   std::vector<std::string> kinds;
@@ -94,8 +93,7 @@ std::string fingerprint_of(const std::string& path, const SaveOptions& options) 
   return content_hash(text);
 }
 
-// Checks that all ranks pass the same options. Collective. Returns whether a rank saves its own
-// tensors.
+// Collective. Returns whether any rank saves its own tensors.
 bool agree_on_options(const Group& world, const std::string& path, const SaveOptions& options) {
   std::optional<std::string> first;
   bool has_rank_tensors = false;

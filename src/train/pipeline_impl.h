@@ -28,7 +28,6 @@ struct Pipeline::Impl {
   CallersParameters callers;
   Grads grads;
   std::int64_t step = 0;
-  // an optimizer may hold the parameters
   bool gave_parameters = false;
   std::set<std::string> compared_calls;
   bool warned_of_loss = false;

@@ -105,7 +105,7 @@ class PipelineRank {
   const Plan& plan_;
   Transport& transport_;
   const RunOptions options_;
-  const std::unique_ptr<FaultInjector> faults_;  // from SLUICE_FAULT
+  const std::unique_ptr<FaultInjector> faults_;
   std::unique_ptr<RankModel> share_;
   const ModelEnd end_;
   // null: use the training layers

@@ -169,7 +169,6 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
     for (at::Tensor& value : found->second)
       if (value.sizes() == at::IntArrayRef(info->global_shape)) value = held_of(*info, value);
   }
-  // Check all values before writing.
   std::vector<at::Tensor> values;
   for (const auto& [name, tensor] : own) {
     const auto found = given.find(name);

@@ -326,7 +326,6 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Sets the stage's gradients, or adds up gradients of single microbatches in order.
   void keep(StageParts& of, std::optional<int> microbatch, Tensors gradients) {
     if (!microbatch) {
       for (const std::size_t i : of.trainable) of.stage.set_gradient(i, std::move(gradients[i]));

@@ -42,7 +42,7 @@ std::map<std::string, at::Tensor> by_name(const Optimizer& optimizer) {
 
 struct StatesOfReplicas {
   std::map<std::string, std::map<std::string, at::ScalarType>> types;
-  std::vector<std::set<std::string>> of_replica;  // tensor names
+  std::vector<std::set<std::string>> of_replica;
 };
 
 StatesOfReplicas exchange_names(const NamedTensors& own, const Group& replicas) {

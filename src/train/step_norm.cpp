@@ -36,7 +36,6 @@ void add_norms(GradientNorms& norms, std::vector<double>& values, const SharedPa
   norms.of_parameters.emplace_back(parameter.name, combine_norms(of_slices));
 }
 
-// own: slice norms of the parameters that this rank adds to the total.
 Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters,
                                const RunGroups& groups, const Mesh& mesh,
                                const std::vector<SliceSquares>& own) {
@@ -66,7 +65,6 @@ Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters,
       });
 }
 
-// own: sums of squares of the blocks that this rank owns.
 Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
                                  const RunGroups& groups, const Mesh& mesh,
                                  const std::vector<SliceSquares>& own) {
