@@ -25,7 +25,7 @@ struct TensorDifference {
 };
 
 struct CheckpointDiff {
-  // Empty for a Hugging Face directory.
+  // Manifest values. Empty for a Hugging Face directory.
   std::vector<ValueDifference> values;
   std::vector<ValueDifference> settings, extra, ties;
   std::vector<TensorDifference> tensors;

@@ -9,7 +9,7 @@ class ExportDirectory {
   // The directory gets the name `out` in publish(). Throws Error(kUsage) unless `out` is missing or
   // empty, and Error(kCheckpoint) if it cannot be created.
   explicit ExportDirectory(std::string out);
-  // Removes the directory unless it is published.
+  // Removes the directory unless publish() succeeded.
   ~ExportDirectory();
   ExportDirectory(const ExportDirectory&) = delete;
   ExportDirectory& operator=(const ExportDirectory&) = delete;

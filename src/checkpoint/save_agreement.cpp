@@ -106,8 +106,8 @@ NamedTensors weights_to_write(const RankState& state,
   return weights;
 }
 
-// Whether rank 0 found kept tensors. `kept` is set only on rank 0. Collective. The directory then
-// needs an index and numbered weight files.
+// Whether rank 0 found kept tensors (kept_tensors.h), which need an index and numbered weight
+// files. Collective. Sets `kept` on rank 0 only.
 bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const Group& world,
               std::shared_ptr<const KeptTensors>& kept) {
   Packer message;

@@ -12,7 +12,7 @@ namespace sluice {
 // A file exceeds max_bytes only if it has a single tensor.
 std::vector<NamedTensors> split_into_files(const NamedTensors& tensors, std::uint64_t max_bytes);
 
-// Writes the file and flushes it to disk. Throws Error(kCheckpoint).
+// Writes and flushes the file. Throws Error(kCheckpoint).
 std::vector<SavedTensor> write_tensor_file(const std::string& directory, const std::string& file,
                                            const NamedTensors& tensors);
 

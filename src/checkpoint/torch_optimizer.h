@@ -24,7 +24,7 @@ struct OptimizedElements {
   std::string name;
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0;
-  // Set if this rank has slices, as in StatePart (load_state.h).
+  // Set if this rank has tensor-parallel slices, as in StatePart (load_state.h).
   const ParameterInfo* parameter = nullptr;
 };
 // Keyed by the tensor's unsafeGetTensorImpl().

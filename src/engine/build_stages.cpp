@@ -169,8 +169,8 @@ Chunk make_chunk(const Model& model, const Partition& partition, const StageCont
   return chunk;
 }
 
-// With sequence parallelism, a rank has only part of the sequence between layers, but shape
-// functions describe all of it. Without them, sizes are sent with the messages.
+// Removes shape functions, because with sequence parallelism a rank has only part of the sequence
+// between layers. Sizes are then sent with the messages.
 Model with_sizes_of_rows(const Model& model, const TensorParallel& how) {
   Model of_rank = model;
   if (how.degree > 1 && how.sequence)

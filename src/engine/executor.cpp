@@ -71,9 +71,8 @@ struct Executor::Impl final : GroupWatch {
   IdleWorks idle_works;
 
   const StepBatch* batch = nullptr;
-  // this replica's first microbatch
-  std::int64_t first_microbatch = 0;
-  // Input lengths per microbatch, set in the microbatch's first forward.
+  std::int64_t first_microbatch = 0;  // this replica's first microbatch
+  // Input lengths per microbatch, set in its first forward.
   std::vector<detail::MicrobatchLengths> lengths;
   StepOps* ops = nullptr;
   Action running;  // the instruction or half of an overlapped pair

@@ -68,7 +68,7 @@ struct NonFinite {
 struct ExecutorOptions {
   std::uint64_t seed = 0;
   GradientScale scale;
-  std::vector<AuxiliaryLoss> auxiliary;  // from Model::auxiliary
+  std::vector<AuxiliaryLoss> auxiliary;
   std::size_t flight_recorder_size = 32;
   // Returns the metas (shapes and dtypes) of a stage's inputs. If nullopt, earlier steps or the
   // message give them.

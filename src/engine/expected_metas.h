@@ -22,7 +22,7 @@ class InputMetas {
   void remember(int stage, const Values& batch, const std::vector<at::Tensor>& arrived);
 
  private:
-  using Key = std::pair<int, std::vector<std::int64_t>>;  // stage, sizes of the batch's inputs
+  using Key = std::pair<int, std::vector<std::int64_t>>;
   static Key key(int stage, const Values& batch);
 
   ShapeFunction shapes_;

@@ -40,7 +40,7 @@ bool can_hold_nan(const at::Tensor& tensor) {
   return tensor.defined() && tensor.numel() > 0 && tensor.is_floating_point();
 }
 
-// Writes to the storage behind autograd, which also changes values saved for backward.
+// Sets an element to NaN without autograd, so values saved for backward change too.
 void spoil(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   at::Tensor element = tensor.variable_data();

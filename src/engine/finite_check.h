@@ -21,8 +21,7 @@ class FiniteCheck final : public ExecutorObserver {
   // non-finite value.
   void end(int index, const Action& action) override;
 
-  // Returns the first non-finite value of a forward. If there is none, returns the first of a
-  // backward.
+  // The first non-finite value of a forward or, without one, of a backward.
   const std::optional<NonFinite>& found() const { return found_; }
 
  private:

@@ -41,7 +41,7 @@ class FlightRecorder final : public ExecutorObserver {
 
   // One line per instruction, oldest first: "step 3  #17  1RECV_B3  done  0.12 ms  16.0 KiB".
   std::string text() const;
-  // Returns the record with run, host, reason and failure still empty.
+  // Leaves run, host, reason and failure of the record empty.
   FlightRecord record() const;
   // Returns the computing instruction, or nullopt during a wait and between steps.
   std::optional<RunningAction> running() const;

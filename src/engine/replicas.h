@@ -12,7 +12,6 @@ inline int replica_of(const Mesh& mesh, int rank) {
   return mesh.coordinate(rank, Axis::kDpReplicate) * mesh.size(Axis::kDpShard) +
          mesh.coordinate(rank, Axis::kDpShard);
 }
-// Index of the rank in its pipeline.
 inline int place_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, Axis::kPp); }
 
 inline int share_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, Axis::kTp); }

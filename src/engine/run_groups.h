@@ -9,8 +9,7 @@ namespace sluice {
 
 struct RunGroups {
   Group world;
-  // one pipeline's ranks in order
-  Group pipeline;
+  Group pipeline;  // one pipeline's ranks in order
   Group replicas;  // same stages and slices
   Group shares;    // tensor-parallel ranks of one stage
   Group copy;      // all ranks of one replica

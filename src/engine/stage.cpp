@@ -21,7 +21,7 @@ namespace {
 struct InFlight {
   std::unique_ptr<ChunkBackward> backward;
   bool kept = false;
-  bool input_done = false;  // its input gradient is computed
+  bool input_done = false;  // the input gradient is computed
 };
 
 }  // namespace

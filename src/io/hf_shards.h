@@ -33,7 +33,7 @@ class HfShards {
 
  private:
   std::optional<TensorSource> find_stored(std::string_view name) const;
-  // Whether any tensor belongs to the layer, with or without the prefix.
+  // Whether any tensor belongs to the layer, with or without a prefix.
   bool has_layer(const std::string& layer) const;
 
   std::string path_;

@@ -116,7 +116,7 @@ void remove_incomplete(const std::string& path) {
   try {
     sync_directory(path);
   } catch (const Error&) {
-    return;  // the next save removes it
+    return;  // the next save removes the directory
   }
   fs::remove(path + "/" + kIncomplete, error);
   fs::remove(path, error);
@@ -278,7 +278,7 @@ PublishedDirectory::~PublishedDirectory() {
       try {
         remove_marker(working_, kind_);
         remove_incomplete(working_);
-      } catch (const Error&) {  // the next save removes it
+      } catch (const Error&) {  // the next save removes the directory
       }
     } else {
       fs::remove_all(working_, ignored);

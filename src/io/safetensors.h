@@ -27,6 +27,7 @@ enum class Links;
 
 class SafetensorsReader {
  public:
+  // Throws Error(kInput).
   explicit SafetensorsReader(std::string path);
   SafetensorsReader(std::string path, Links links);
   ~SafetensorsReader();

@@ -20,7 +20,7 @@ class EvaluationMode {
     for (auto& [module, is_training] : modes_) module->eval();
   }
   ~EvaluationMode() {
-    // train() also sets submodules, which come later in the list
+    // train() also sets submodules, which the list restores later
     for (auto& [module, is_training] : modes_) module->train(is_training);
   }
   EvaluationMode(const EvaluationMode&) = delete;

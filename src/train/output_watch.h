@@ -18,7 +18,7 @@ class OutputWatch final : public ExecutorObserver {
       : program_(program), names_(names) {}
 
   void keep(bool on) { is_on_ = on; }
-  // Carries out the instruction GATHER_OUTPUTS. Collective over the program's ranks.
+  // Carries out GATHER_OUTPUTS. Collective over the program's ranks.
   Work<void> gather(const Group& ranks);
   std::vector<Values> take();  // outputs in microbatch order
 

@@ -19,7 +19,7 @@ struct ParameterUse {
   bool has_replicas = false;
   bool is_divided = false;
   SliceRange slices = {};
-  Stage* stage = nullptr;  // null on other ranks
+  Stage* stage = nullptr;  // null if on another rank
   std::size_t index = 0;
 
   at::Tensor& gradient() const { return stage->gradient(index); }
@@ -31,7 +31,7 @@ struct SharedParameter {
   std::string name;
   std::vector<ParameterUse> uses;
   std::vector<int> ranks;
-  Group group;  // only on members, if there are several
+  Group group;  // set only on the ranks in `ranks`
 
   // Tensor-parallel slices on this pipeline. A weight that all slices share has one use per slice.
   bool is_divided = false;

@@ -113,7 +113,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
     const StepBatch batch = impl_->training_batch(inputs, options, "Pipeline::train_step");
     impl_->grads.require_parameters_requested(impl_->transport.rank());
     StepResult result = rank.train(batch, options);
-    // Add to `.grad`, which may hold gradients of earlier steps.
+    // Sum ties before adding to `.grad`, which may hold gradients of earlier steps.
     rank.finish_ties();
     impl_->grads.add_step();
     for (const auto& stage : impl_->share.stages.stages()) stage->clear_gradients();

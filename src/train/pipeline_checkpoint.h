@@ -1,4 +1,4 @@
-// Implements Pipeline::save() and load(). Both are collective over all ranks.
+// Implements Pipeline::save() and load(), which are collective over all ranks.
 #pragma once
 
 #include <cstdint>

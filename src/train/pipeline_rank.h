@@ -108,14 +108,13 @@ class PipelineRank {
   const std::unique_ptr<FaultInjector> faults_;
   std::unique_ptr<RankModel> share_;
   const ModelEnd end_;
-  // null: use the training layers
-  const std::shared_ptr<const Model> other_evaluation_;
+  const std::shared_ptr<const Model> other_evaluation_;  // null: use the training layers
   CurrentInstruction current_;
   std::optional<LedgerObserver> arrivals_;
   std::vector<ExecutorObserver*> observers_, training_observers_;
   TrainersUpdate* update_ = nullptr;
   StepUpdate no_update_;
-  std::map<bool, StepRunner> training_;  // key: gathers outputs
+  std::map<bool, StepRunner> training_;  // key: whether outputs are gathered
   std::optional<Evaluator> evaluation_;
   StepRunner* last_trained_ = nullptr;
   std::optional<CallersUpdate> callers_update_;

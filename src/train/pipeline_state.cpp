@@ -192,7 +192,7 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
   }
   for (std::size_t i = 0; i < own.size(); ++i) at::Tensor(own[i].second).copy_(values[i]);
   impl_->share.has_weights = true;
-  impl_->share.unfilled.clear();  // the loaded state has every parameter
+  impl_->share.unfilled.clear();
   impl_->callers.settle();
 }
 

@@ -66,7 +66,6 @@ struct StageParts {
   std::vector<std::size_t> trainable;
   std::vector<std::vector<Ranges>> rounds_;  // [owner][round]
   std::size_t num_rounds = 0;
-  // Gradient sums over the microbatches reduced so far.
   Tensors sums;
   int num_microbatches = 0;
 

@@ -21,7 +21,7 @@ struct ShardedTensor {
   std::int64_t elements = 0;        // of the whole parameter, to balance replicas
   at::TensorOptions options;
   std::vector<std::optional<ElementRange>> of_replica;  // elements on each replica
-  at::Tensor own;                                       // undefined without own elements
+  at::Tensor own;                                       // undefined if this replica has none
 };
 
 // Returns each tensor whole on one replica, in new memory. Tensors are spread over replicas by

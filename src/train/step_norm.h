@@ -48,8 +48,8 @@ class StepNorms {
   // Returns work that computes norms of a stage's owned parameters, a few milliseconds at a time.
   // is_known: whether a gradient is final.
   IdleWork of_stage(int stage, std::function<bool(const SharedParameter&)> is_known);
-  // Computes the remaining norms and clears all. Collective over the replica's ranks or, with
-  // owners, the whole mesh.
+  // Computes the remaining norms and clears this object. Collective over the replica's ranks or,
+  // with owners, the whole mesh.
   Work<GradientNorms> post();
 
  private:

@@ -13,7 +13,6 @@
 
 namespace sluice {
 
-// What follows the model's last layer.
 struct ModelEnd {
   explicit ModelEnd(const Model& model);
   // Returns a copy whose loss is 0.

@@ -36,7 +36,6 @@ class StepUpdate {
   virtual void optimizer_step(TiedSums& /*ties*/, const StepResult& /*result*/) {
     refuse("OPTIMIZER_STEP");
   }
-  // Called after this rank's last instruction.
   virtual void end_step(std::int64_t /*step*/, const StepResult& /*result*/) {}
 
  private:

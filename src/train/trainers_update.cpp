@@ -67,7 +67,7 @@ void TrainersUpdate::require_known(const char* instruction) const {
                        (loss_known_ ? "REDUCE_NORM" : "REDUCE_LOSS") + " before it"});
 }
 
-// The gradients of all ties are summed before the first UPDATE.
+// The gradients of all ties are summed before the first UPDATE, so clear() is safe.
 Work<void> TrainersUpdate::update_stage(int index, TiedSums& ties, const StepResult& result) {
   is_updating_ = result.finite;
   Work<void> work = result.finite ? update_.run(index, lr_, result.grad_norm) : Work<void>::done();

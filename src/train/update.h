@@ -23,7 +23,7 @@ class Update {
  private:
   const RankModel& rank_;
   const double max_norm_;
-  std::vector<OwnBlocks> targets_;  // in the optimizer's parameter order
+  std::vector<OwnBlocks> targets_;
   std::unique_ptr<Optimizer> optimizer_;
 };
 
