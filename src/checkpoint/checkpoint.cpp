@@ -40,7 +40,7 @@ const std::vector<SavedTensor>& tensors_of(const Manifest& manifest, SavedKind k
   return *lists[static_cast<std::size_t>(kind)];
 }
 
-// The folder must not be a link.
+// Throws unless the path is a folder. A link to a folder is rejected.
 void require_own_folder(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);
@@ -58,7 +58,7 @@ std::string place(const SafetensorsReader& file, const std::string& name) {
   return file.path() + ", tensor '" + name + "'";
 }
 
-// No hash covers the bytes before the data, so they must match exactly.
+// No hash covers a file's header, so the header must be exactly as sluice writes it.
 void require_plain_header(const SafetensorsReader& file) {
   static const std::map<std::string, std::string> kUsual = {{"format", "pt"}};
   const std::string found = file.header_bytes();

@@ -28,7 +28,7 @@ using Key = std::pair<SavedKind, std::string>;
 struct Stored {
   std::string dtype;
   std::vector<std::int64_t> shape;
-  std::string hash;  // "" if unknown
+  std::string hash;
 
   std::string form() const { return dtype + " " + shape_text(shape); }
 };
@@ -51,7 +51,6 @@ class Side {
     add(SavedKind::kExtra, manifest.extra_tensors);
   }
 
-  // nullptr for a Hugging Face directory
   const Manifest* manifest() const { return checkpoint_ ? &checkpoint_->manifest() : nullptr; }
   const std::map<Key, Stored>& tensors() const { return tensors_; }
   const Stored* find(const Key& key) const {
@@ -98,12 +97,11 @@ class Side {
   std::map<Key, Stored> tensors_;
 };
 
-// Covers the shape with boxes of at most `most` elements.
+// Divides a tensor's shape into boxes of at most `most` elements.
 void for_each_box(const std::vector<std::int64_t>& shape, std::int64_t most,
                   const std::function<void(const Slice&)>& visit) {
   Slice box;
   for (const std::int64_t size : shape) box.push_back({0, size});
-  // Dimensions from `cut` on fit whole into a box.
   std::size_t cut = shape.size();
   std::int64_t row = 1;
   while (cut > 0 && (shape[cut - 1] == 0 || row <= most / shape[cut - 1])) row *= shape[--cut];
@@ -140,7 +138,6 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return difference.max().item<double>();
 }
 
-// Precondition: both have the tensor, with one dtype and shape.
 std::optional<TensorDifference> compare_content(const Side& a, const Side& b, const Key& key) {
   const Stored& stored = *a.find(key);
   const std::string& other = b.find(key)->hash;

@@ -1,6 +1,6 @@
-// Compares two checkpoints, or a checkpoint and a Hugging Face directory. Reads content only if
-// hashes differ or are missing. Does not compare version, run and fingerprints, which differ for
-// the same training in another layout.
+// Compares two checkpoints, or a checkpoint and a Hugging Face directory. Reads tensors only if
+// their hashes differ or are missing. Ignores version, run and fingerprints, which differ between
+// layouts of the same training.
 #pragma once
 
 #include <optional>
@@ -19,16 +19,16 @@ struct ValueDifference {
 struct TensorDifference {
   SavedKind kind = SavedKind::kWeights;
   std::string name;
-  std::string a, b;  // "F32 [2, 3]", or "" if missing
-  // Set for floating-point tensors. Infinite if only one element is NaN.
+  std::string a, b;  // for example "F32 [2, 3]", or "" if missing
+  // Set only for floating-point tensors. Infinite if an element is NaN on one side only.
   std::optional<double> largest_difference = {};
 };
 
 struct CheckpointDiff {
-  // Empty for a Hugging Face directory.
+  // Manifest values. Empty for a Hugging Face directory.
   std::vector<ValueDifference> values;
   std::vector<ValueDifference> settings, extra, ties;
-  std::vector<TensorDifference> tensors;  // only those that differ
+  std::vector<TensorDifference> tensors;
 
   bool equal() const {
     return values.empty() && settings.empty() && extra.empty() && ties.empty() && tensors.empty();

@@ -6,7 +6,6 @@
 
 namespace sluice {
 
-// Rethrows an Error(kInput) of `call` as Error(kCheckpoint).
 template <typename Call>
 decltype(auto) as_checkpoint_error(Call&& call) {
   try {

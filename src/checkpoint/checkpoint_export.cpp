@@ -22,7 +22,7 @@ class Copy {
 
   std::uint64_t position() const { return position_; }
 
-  // `hash` is nullptr for bytes that were checked before.
+  // Copies bytes and compares their hash. hash: nullptr for bytes that are already checked.
   void add(std::uint64_t bytes, const std::string* hash, const std::string& name) {
     ContentHash content;
     for (const std::uint64_t end = position_ + bytes; position_ < end;) {
@@ -68,7 +68,7 @@ ExportedDirectory export_checkpoint(const Checkpoint& checkpoint, const std::str
 
   std::map<std::string, std::map<std::uint64_t, const SavedTensor*>> files;
   for (const SavedTensor& tensor : checkpoint.manifest().weights) {
-    // A tensor without elements may share its offset.
+    // An empty tensor may have another tensor's offset.
     const SavedTensor*& at = files[tensor.file][tensor.offset];
     if (!at || at->bytes < tensor.bytes) at = &tensor;
   }

@@ -7,7 +7,6 @@
 namespace sluice {
 namespace {
 
-// Describes buffers as frozen parameters.
 std::vector<ParameterInfo> buffers_of(Stage& stage) {
   std::vector<ParameterInfo> buffers;
   for (auto& [name, tensor] : stage.chunk().buffers()) {

@@ -9,9 +9,11 @@
 
 namespace sluice {
 
-// The returned function leaves adapter parameters unchanged. Its references must outlive it.
+// Returns a function that fills a stage's parameters, except an adapter's. The references must
+// outlive the function.
 FillStage weights_of(const HfDirectory& directory, const ModelSpec& spec);
-// Also fills adapters from `adapter`, or draws them if it is null.
+// Like weights_of(directory, spec), but also fills adapter parameters from `adapter`, or
+// initializes them if it is null.
 FillStage weights_of(const HfDirectory& directory, const ModelSpec& spec,
                      const AdapterDirectory* adapter, std::uint64_t seed);
 

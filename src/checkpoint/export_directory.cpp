@@ -55,7 +55,7 @@ ExportDirectory::~ExportDirectory() {
 
 void ExportDirectory::publish() {
   sync_directory(path_);
-  rename_path(path_, out_);  // replaces an empty directory
+  rename_path(path_, out_);  // also replaces an empty directory
   published_ = true;
   sync_directory(parent_directory(out_));
 }

@@ -6,10 +6,10 @@ namespace sluice {
 
 class ExportDirectory {
  public:
-  // The directory gets its final name when it is complete. Throws Error(kUsage) unless `out` is
-  // missing or empty, and Error(kCheckpoint) if it cannot be created.
+  // The directory gets the name `out` in publish(). Throws Error(kUsage) unless `out` is missing or
+  // empty, and Error(kCheckpoint) if it cannot be created.
   explicit ExportDirectory(std::string out);
-  // Removes an unpublished directory.
+  // Removes the directory unless publish() succeeded.
   ~ExportDirectory();
   ExportDirectory(const ExportDirectory&) = delete;
   ExportDirectory& operator=(const ExportDirectory&) = delete;

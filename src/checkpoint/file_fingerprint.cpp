@@ -23,7 +23,7 @@ void add_range(const File& file, std::uint64_t offset, std::uint64_t count, Cont
 void add_blocks(const File& file, std::uint64_t size, std::uint64_t num_blocks, ContentHash& hash) {
   const std::uint64_t last = size - kSampledBlockBytes, gaps = num_blocks - 1;
   for (std::uint64_t i = 0; i < num_blocks; ++i) {
-    // last * i / gaps without overflow
+    // Begin of block i, last * i / gaps without overflow.
     add_range(file, last / gaps * i + last % gaps * i / gaps, kSampledBlockBytes, hash);
   }
 }

@@ -5,7 +5,8 @@
 
 namespace sluice {
 
-// Collective. Gathers the float32 adapter on rank 0's host, because PEFT reads a single file.
+// Gathers the whole float32 adapter in rank 0's host memory, because PEFT reads a single file.
+// Collective.
 NamedTensors gather_adapter(const NamedTensors& own, const Group& world);
 
 }  // namespace sluice

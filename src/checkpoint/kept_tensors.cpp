@@ -38,7 +38,6 @@ std::vector<std::span<const TensorSource>> split(const std::vector<TensorSource>
   return files;
 }
 
-// Returns the hash.
 std::string copy(const TensorSource& tensor, File& to, std::uint64_t at,
                  std::vector<char>& buffer) {
   const File from = File::open(tensor.file->path(), ErrorKind::kCheckpoint);

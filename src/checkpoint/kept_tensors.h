@@ -1,5 +1,5 @@
-// Tensors of model.path that no layer has, such as encoders. Each checkpoint has copies in files
-// "kept-00001-of-0000N.safetensors".
+// Copies tensors of the source model that no layer has, such as encoders, into each checkpoint, in
+// files "kept-00001-of-0000N.safetensors".
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,17 @@
 
 namespace sluice {
 
-// Whether the name is that of a file of kept tensors.
 bool is_kept_file(const std::string& file);
 
 class KeptTensors {
  public:
-  // `model` is the part of `source` that is trained. Throws Error(kInput).
+  // model: the trained part of the model in `source`. Throws Error(kInput).
   KeptTensors(const std::string& source, const ModelSpec& model);
 
   bool empty() const { return tensors_.empty(); }
   std::uint64_t bytes() const;
-  // Copies bytes without loading tensors. A file exceeds max_file_bytes only for a single tensor.
-  // Throws Error(kCheckpoint).
+  // Copies the tensors without loading them. A file exceeds max_file_bytes only if it has a single
+  // tensor. Throws Error(kCheckpoint).
   std::vector<SavedTensor> copy_into(const std::string& directory,
                                      std::uint64_t max_file_bytes) const;
 
@@ -34,8 +33,8 @@ class KeptTensors {
   std::vector<TensorSource> tensors_;
 };
 
-// Returns nullptr without a `part` (see SaveTarget::part_of_source), or if no parameter of it is in
-// `saved`. Throws Error(kInput).
+// Returns nullptr if `part` (see SaveTarget::part_of_source) is null or none of its parameters is
+// in `saved`. Throws Error(kInput).
 std::shared_ptr<const KeptTensors> tensors_to_keep(const ModelSpec* part,
                                                    const std::string& source_directory,
                                                    const std::set<std::string>& saved);

@@ -12,7 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Describes the error relative to the checkpoint's path.
 std::string reason_of(const Error& error, const std::string& path) {
   std::string where = error.where();
   if (where == path) return error.fact();

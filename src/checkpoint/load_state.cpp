@@ -22,9 +22,9 @@ namespace {
 
 struct Reading {
   std::string name;
-  std::vector<std::int64_t> shape;  // whole shape
+  std::vector<std::int64_t> shape;
   at::Tensor destination;
-  const ParameterInfo* parameter = nullptr;  // null for a buffer
+  const ParameterInfo* parameter = nullptr;
 };
 
 std::vector<Reading> readings_of(const std::vector<Stage*>& stages, const Checkpoint& checkpoint) {
@@ -64,7 +64,7 @@ void require_fits(const Checkpoint& checkpoint, const std::vector<Reading>& read
   }
 }
 
-// Collective. Every tensor of the checkpoint needs a place on some rank.
+// Throws if the model on all ranks lacks a tensor of the checkpoint. Collective.
 void require_all_used(const Checkpoint& checkpoint, const std::vector<Reading>& readings,
                       const Group& world) {
   std::set<std::string> own;
@@ -83,14 +83,14 @@ void require_all_used(const Checkpoint& checkpoint, const std::vector<Reading>& 
   }
 }
 
-// Compares the hash if the slice is the whole tensor.
+// Reads a slice of a tensor. Checks the hash if the slice is the whole tensor.
 void read_checked(const Checkpoint& checkpoint, SavedKind kind, const std::string& name,
                   const Slice& slice, at::Tensor& destination) {
   checkpoint.read_into(kind, name, slice, destination);
   const SavedTensor& saved = *checkpoint.find(kind, name);
   if (!is_whole(slice, saved.shape)) return;
   if (io::safetensors_dtype(destination.scalar_type()) != saved.dtype) {
-    checkpoint.read(kind, name);  // verify in the stored dtype
+    checkpoint.read(kind, name);  // checks the hash in the stored dtype
     return;
   }
   if (tensor_hash(destination) == saved.hash) return;
@@ -100,7 +100,7 @@ void read_checked(const Checkpoint& checkpoint, SavedKind kind, const std::strin
                .remedy = "it was damaged: take an older checkpoint"});
 }
 
-// Reads the elements of the part that this rank's slices hold.
+// Reads the elements of `part` in this rank's tensor-parallel slices.
 void read_held_part(const Checkpoint& checkpoint, SavedKind kind, const StatePart& part) {
   const ParameterInfo& parameter = *part.parameter;
   std::vector<std::int64_t> shape = parameter.global_shape;

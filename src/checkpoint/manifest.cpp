@@ -91,7 +91,7 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
 }
 
 std::string to_json(const Manifest& manifest) {
-  // A written manifest must be readable.
+  // Check now that the written manifest can be parsed.
   if (const std::optional<ErrorText> broken = broken_rule(manifest))
     throw Error(ErrorKind::kInternal, {.what = broken->what, .where = broken->where});
   std::string text = "{\n  \"format\": " + json_text(kManifestFormat);

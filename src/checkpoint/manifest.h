@@ -1,8 +1,8 @@
-// manifest.json, the contents of a checkpoint (docs/checkpoints.md).
+// The file manifest.json, which lists the contents of a checkpoint (docs/checkpoints.md).
 //
 // Invariants of a parsed manifest:
 // 1. File names are plain, so they cannot lead outside the checkpoint. Weights are directly in it,
-//    optimizer state in "optimizer/", the caller's own tensors in "extra/".
+//    optimizer state in "optimizer/", the user's own tensors in "extra/".
 // 2. Names in a list are unique. Tensors in a file do not overlap, and have exactly the bytes of
 //    their dtype and shape.
 // 3. The text ends with a hash of everything before it.
@@ -22,12 +22,13 @@ inline constexpr const char* kExtraFolder = "extra";
 inline constexpr int kManifestVersion = 1;
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{256} << 20;
 
-// Whether the weights are only an adapter's (lora.h). `fingerprints` then identifies the base.
+// Whether the weights are only an adapter's (lora.h). `fingerprints` then identifies the base
+// model.
 bool holds_adapter(const Manifest& manifest);
 
-// Throws Error(kCheckpoint) if the text breaks an invariant. Time and memory are bounded.
+// Throws Error(kCheckpoint) if the text breaks an invariant. Time and memory are limited.
 Manifest parse_manifest(std::string_view text, const std::string& file);
-// Precondition: the invariants hold.
+// Requires that the manifest's invariants hold.
 std::string to_json(const Manifest& manifest);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The grammar is flat, so the depth identifies a value:
+// A value is identified by its depth, because the JSON has a fixed structure:
 //
 //   { "step": 12,                                            depth 1
 //     "settings": {"optimizer.lr": "0.001"},                 depth 2 of a map
@@ -46,7 +46,6 @@ constexpr std::array<Section, 17> kSections = {{{"format", Form::kText},
                                                 {"files", Form::kRecordList},
                                                 {"hash", Form::kText}}};
 
-// Fields of records, as bits.
 enum Field : unsigned {
   kName = 1,
   kDtype = 2,
@@ -272,7 +271,7 @@ class ManifestHandler final : public JsonEvents {
   std::array<bool, kSections.size()> seen_ = {};
   std::string key_;
   bool has_sequence_ = false;
-  SavedTensor tensor_;  // the open record of any kind
+  SavedTensor tensor_;
   unsigned has_field_ = 0;
   Field field_ = kName;
 };
@@ -286,7 +285,7 @@ void refuse_manifest(const std::string& file, const std::string& what, const std
 }
 
 Manifest read_manifest_json(std::string_view text, const std::string& file) {
-  // The JSON library skips a byte order mark and stops at a NUL.
+  // Check this, because the JSON library skips a byte order mark and stops at a NUL.
   if (text.substr(0, 1) != "{") refuse_manifest(file, "it does not start with '{'");
   if (find_nul(text) != std::string_view::npos) refuse_manifest(file, "a NUL character");
   ManifestHandler handler(file);

@@ -1,4 +1,4 @@
-// Reads JSON as a stream, so that a hostile text cannot use much memory.
+// Reads a manifest's JSON as a stream, so that a malicious text cannot use much memory.
 #pragma once
 
 #include <string>

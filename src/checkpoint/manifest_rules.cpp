@@ -14,16 +14,15 @@ namespace sluice {
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = std::numeric_limits<std::int64_t>::max();
-// the length of a safetensors header comes before the data
+// A safetensors file starts with the length of its header, 8 bytes.
 constexpr std::uint64_t kMinOffset = 8;
-constexpr std::size_t kMaxNameBytes = 255;  // as in file systems
+constexpr std::size_t kMaxNameBytes = 255;
 
 bool is_hex(std::string_view text, std::size_t digits) {
   return text.size() == digits &&
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// Accepts visible names that stay in their folder.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' &&
          std::none_of(name.begin(), name.end(), [](char c) {
@@ -52,7 +51,6 @@ std::string place(const std::string& list, const std::string& name) {
   return formatted("{} '{}'", list, name);
 }
 
-// "" if nothing
 std::string wrong_with(const SavedTensor& tensor, std::string_view folder) {
   if (!is_tensor_file(tensor.file, folder)) {
     return formatted("file '{}' is not a plain name{} that ends in .safetensors", tensor.file,

@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Returns a broken rule of manifest.h (.what) and its entry (.where).
+// Returns a broken invariant of manifest.h (.what) and the entry that breaks it (.where).
 std::optional<ErrorText> broken_rule(const Manifest& manifest);
 
 }  // namespace sluice

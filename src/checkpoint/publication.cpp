@@ -22,7 +22,7 @@
 namespace sluice {
 namespace {
 
-// Marker mode never replaces a committed checkpoint, but moves damaged ones.
+// Renames a damaged checkpoint in marker mode, which never replaces a committed one.
 void move_damaged(const SaveTarget& target) {
   if (target.commit != Commit::kMarker || !was_committed(target.path)) return;
   try {
@@ -37,7 +37,7 @@ const SaveTarget& with_damaged_moved_aside(const SaveTarget& target) {
   return target;
 }
 
-// The floating-point dtype with the most bytes. Buffers may have others.
+// Returns the floating-point dtype with the most bytes, because buffers may have others.
 at::ScalarType dtype_of(const std::vector<SavedTensor>& weights) {
   std::map<at::ScalarType, std::uint64_t> bytes;
   for (const SavedTensor& tensor : weights) {

@@ -9,16 +9,15 @@
 
 namespace sluice {
 
-// Rank 0's part of a save.
+// Commits a checkpoint on rank 0.
 class Publication {
  public:
-  // In marker mode, moves a damaged checkpoint out of the way. Throws Error(kCheckpoint).
+  // In marker mode, first renames a damaged checkpoint at the path. Throws Error(kCheckpoint).
   explicit Publication(SaveTarget target);
 
   const std::string& working() const { return directory_.working(); }
   void set_ties(std::map<std::string, std::string> ties) { target_.head.ties = std::move(ties); }
-  // `tensors` come from all ranks. Throws Error(kCheckpoint), or Error(kInternal) for an invalid
-  // manifest.
+  // tensors: of all ranks. Throws Error(kCheckpoint), or Error(kInternal) for an invalid manifest.
   void commit(std::vector<SavedTensor> tensors);
 
  private:

@@ -10,7 +10,7 @@ RankState state_of(const std::vector<Stage*>& stages) {
   for (Stage* stage : stages) {
     for (const ParameterInfo& parameter : stage->parameters()) {
       if (!parameter.tied_to.empty()) {
-        // Uses by other slices have no name in the model.
+        // Weights that slices share have uses without a name in the model.
         if (parameter.summed.empty()) state.ties.emplace(parameter.name, parameter.tied_to);
         continue;
       }

@@ -7,10 +7,10 @@
 
 namespace sluice {
 
-// Divided parameters only have this rank's slices.
+// Tensor-parallel parameters have only this rank's slices.
 RankState state_of(const std::vector<Stage*>& stages);
 
-// Selects ("exp_avg/NAME", tensor) for the state's own parameters.
+// Returns the optimizer state ("exp_avg/NAME", tensor) of the parameters in `state`.
 NamedTensors optimizer_state_of(const RankState& state, const NamedTensors& all);
 
 }  // namespace sluice

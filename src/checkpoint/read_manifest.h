@@ -8,11 +8,11 @@ namespace sluice {
 
 inline constexpr const char* kNotCommitted = "there is no manifest.json, so it was not committed";
 
-// `path` may be a link. Throws Error(kCheckpoint) for a missing folder or manifest, and as
-// parse_manifest().
+// Throws Error(kCheckpoint) for a missing folder, or a missing or invalid manifest. `path` may be a
+// link.
 Manifest read_manifest(const std::string& path);
 
-// True even if the checkpoint is damaged now.
+// Whether a checkpoint was committed, even if it is damaged now.
 bool was_committed(const std::string& path);
 
 }  // namespace sluice

@@ -16,14 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns nothing unless the folder has a committed checkpoint of its step.
+// Returns nullopt unless the folder has a committed checkpoint of the step in its name.
 std::optional<Manifest> manifest_of(const StepFolder& folder) {
   std::error_code unknown;
   if (!fs::is_directory(fs::symlink_status(folder.path, unknown))) return std::nullopt;
   try {
     Manifest manifest = read_manifest(folder.path);
     if (manifest.step == folder.step) return manifest;
-  } catch (const Error&) {  // the user may want to inspect it
+  } catch (const Error&) {  // damaged: keep it for the user
   }
   return std::nullopt;
 }

@@ -106,8 +106,8 @@ NamedTensors weights_to_write(const RankState& state,
   return weights;
 }
 
-// Collective. Whether rank 0 found kept tensors; `kept` is set only there. The directory then needs
-// an index and numbered weight files.
+// Whether rank 0 found kept tensors (kept_tensors.h), which need an index and numbered weight
+// files. Collective. Sets `kept` on rank 0 only.
 bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const Group& world,
               std::shared_ptr<const KeptTensors>& kept) {
   Packer message;
@@ -118,7 +118,7 @@ bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const 
     std::string failure;
     try {
       kept = tensors_to_keep(target.part_of_source.get(), target.source_directory, saved);
-    } catch (const std::exception& error) {  // the others wait for this message
+    } catch (const std::exception& error) {  // other ranks wait for the message
       failure = error.what();
     }
     message.add(failure).add(kept != nullptr);
@@ -131,7 +131,7 @@ bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const 
   return found;
 }
 
-// Collective. Numbers the files of all ranks consecutively.
+// Numbers the files of all ranks consecutively. Collective.
 void add_files(const std::string& folder, const std::string& stem,
                std::vector<NamedTensors> contents, const Group& world,
                std::vector<TensorFile>& files, bool has_others = false) {
@@ -180,7 +180,7 @@ SaveAgreement agree_on_files(const std::string& directory, const RankState& stat
     return split_into_files(tensors, weights.max_bytes);
   };
   const auto rank = static_cast<std::size_t>(world.rank());
-  // An adapter's base keeps its own tensors.
+  // An adapter's checkpoint has no copies of the base model's other tensors.
   const bool keeps = !weights.whole && has_kept(target, offers, world, agreement.kept);
   const NamedTensors own_weights = weights_to_write(state, owners, rank);
   const std::uint64_t most =

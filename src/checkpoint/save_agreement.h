@@ -14,39 +14,39 @@
 namespace sluice {
 
 struct TensorFile {
-  std::string name;  // in the checkpoint
+  std::string name;
   NamedTensors tensors;
 };
 
 struct SaveAgreement {
-  std::vector<TensorFile> files;            // this rank's
-  std::map<std::string, std::string> ties;  // all ranks'
-  std::shared_ptr<const KeptTensors> kept;  // copied by rank 0
+  std::vector<TensorFile> files;  // to write on this rank
+  std::map<std::string, std::string> ties;
+  std::shared_ptr<const KeptTensors> kept;  // set on rank 0, which copies them
 };
 
 struct WeightFiles {
   std::string stem = "model";
   std::uint64_t max_bytes = kMaxShardBytes;
-  bool whole = false;  // one file of any size
+  bool whole = false;  // a single file of any size
 };
 
-// Collective. Each rank writes its own tensors. The first rank that has a buffer writes it. Rank 0
-// copies kept tensors. Throws on every rank: Error(kCheckpoint) if a rank does not see `directory`
-// or kept tensors cannot be read, Error(kUsage) if equally named buffers differ, and
-// Error(kInternal) if two ranks save one tensor.
+// Decides which rank writes which tensors. Collective. Each rank writes its own. The first rank
+// with a buffer writes it. Rank 0 copies kept tensors. Throws on every rank: Error(kCheckpoint) if
+// a rank does not see `directory` or kept tensors cannot be read, Error(kUsage) if buffers of one
+// name differ, and Error(kInternal) if two ranks save one tensor.
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
                              const SaveTarget& target, const WeightFiles& weights,
                              const Group& world);
 
 struct WrittenFiles {
   std::vector<SavedTensor> tensors;
-  std::string failure;  // "" if all is written
+  std::string failure;  // "" if all files are written
 };
 
-// Collective. Returns all ranks' tensors, or the first failure.
+// Returns the written tensors of all ranks, or the first failure. Collective.
 WrittenFiles gather_written(const WrittenFiles& own, const Group& world);
 
-// Collective. Returns rank 0's outcome.
+// Returns rank 0's outcome on every rank. Collective.
 std::optional<SaveOutcome> broadcast_outcome(const std::optional<SaveOutcome>& own,
                                              const Group& world);
 

@@ -30,7 +30,7 @@ bool is_done(const std::future<T>& future, std::chrono::seconds patience) {
 
 struct Status {
   Phase phase = Phase::kIdle;
-  bool done = false;  // this rank's part
+  bool done = false;  // this rank has finished the phase
 };
 
 std::vector<Status> gather_status(const Status& own, const Group& world) {
@@ -45,7 +45,7 @@ std::vector<Status> gather_status(const Status& own, const Group& world) {
   return all;
 }
 
-// No batch can have used the non-finite numbers, otherwise the run would have failed.
+// Only warns, because no batch can have used these numbers without failing.
 void warn_of_not_finite(const NamedTensors& parameters, std::int64_t step,
                         std::set<std::string>& told) {
   for (const auto& [name, tensor] : parameters) {
@@ -60,7 +60,7 @@ void warn_of_not_finite(const NamedTensors& parameters, std::int64_t step,
 
 bool all_done(const std::vector<Status>& all) {
   for (const Status& status : all) {
-    // A rank in a later phase has written its files.
+    // A rank in a later phase has already written its files.
     if (status.phase == Phase::kWriting && !status.done) return false;
   }
   return true;
@@ -74,14 +74,14 @@ struct Saver::Impl {
   Snapshot snapshot;
   std::optional<Publication> publication;  // on rank 0
   std::future<std::vector<SavedTensor>> writing;
-  std::optional<WrittenFiles> written;  // result of `writing`
-  std::future<void> committing;         // on rank 0
+  std::optional<WrittenFiles> written;
+  std::future<void> committing;  // on rank 0
   std::optional<SaveOutcome> outcome;
-  std::set<std::string> not_finite;  // already warned about
+  std::set<std::string> not_finite;
 
   bool leads(const Group& world) const { return world.rank() == kRankZero; }
 
-  // Collective. Returns the directory that rank 0 created.
+  // Creates the directory on rank 0 and returns its path on every rank. Collective.
   std::string make_directory(const Group& world) {
     Packer message;
     if (leads(world)) {
@@ -133,7 +133,7 @@ struct Saver::Impl {
     outcome = std::move(came_to);
   }
 
-  // Collective. If all files are written, rank 0 commits in the background.
+  // If every rank has written its files, rank 0 commits in the background. Collective.
   void exchange_written(const Group& world) {
     if (phase == Phase::kIdle) {
       written = WrittenFiles{{}, formatted("rank {} had not started to save", world.rank())};
@@ -166,7 +166,7 @@ struct Saver::Impl {
       }
       end(std::move(came_to));
     }
-    // The leader's save failed before writing files.
+    // Rank 0 has no outcome if its save threw before files were written.
     if (std::optional<SaveOutcome> of_leader = broadcast_outcome(outcome, world)) {
       end(std::move(*of_leader));
     } else {
@@ -175,7 +175,7 @@ struct Saver::Impl {
     }
   }
 
-  // Collective. Checks all ranks once. Returns true if the save has ended.
+  // Checks the progress of all ranks once. Returns true if the save has ended. Collective.
   bool advance(const Group& world, bool wait) {
     const std::vector<Status> all = gather_status(status(wait), world);
     const Status& leader = all.front();
@@ -185,7 +185,7 @@ struct Saver::Impl {
       if (writing.valid()) writing.wait();
       share_outcome(world);
     } else {
-      phase = Phase::kCommitting;  // this rank missed the exchange, but has written its files
+      phase = Phase::kCommitting;  // this rank has written its files but missed the exchange
     }
     return phase == Phase::kIdle;
   }
@@ -194,7 +194,7 @@ struct Saver::Impl {
 Saver::Saver() : impl_(std::make_unique<Impl>()) {}
 
 Saver::~Saver() {
-  // Destroying the publication removes the directory that writers use.
+  // Wait, because destroying the publication removes the directory that is written to.
   if (impl_->writing.valid()) impl_->writing.wait();
   if (impl_->committing.valid()) impl_->committing.wait();
 }

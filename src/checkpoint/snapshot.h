@@ -1,4 +1,4 @@
-// A host copy of a rank's state, which stays unchanged while training continues.
+// Copies a rank's state to host memory, so that it stays unchanged while training continues.
 #pragma once
 
 #include <map>
@@ -11,8 +11,7 @@ namespace sluice {
 
 class Snapshot {
  public:
-  // Reuses its memory, so the result is valid until the next call. For GPU state, memory is
-  // page-locked.
+  // Returns a copy in memory that the next call reuses. The memory is page-locked for GPU state.
   RankState take(const RankState& state);
 
  private:

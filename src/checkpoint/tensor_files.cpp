@@ -17,7 +17,7 @@ std::string hash_of(const at::Tensor& contiguous) {
   return content_hash({static_cast<const char*>(contiguous.const_data_ptr()), contiguous.nbytes()});
 }
 
-// Counts numbers with all exponent bits set, which are not finite. Uses only this thread.
+// Counts numbers with all exponent bits set, which are infinite or NaN, on this thread only.
 template <typename Bits>
 std::int64_t num_with_bits(const at::Tensor& contiguous, Bits exponent) {
   const auto* const numbers = static_cast<const Bits*>(contiguous.const_data_ptr());

@@ -27,7 +27,7 @@ namespace {
 using torch::optim::Optimizer;
 using torch::optim::OptimizerParamState;
 
-// Unused tensors are undefined.
+// State of one parameter by field name. Tensors that the options do not use are undefined.
 struct Fields {
   std::vector<std::pair<const char*, at::Tensor*>> tensors;
   std::int64_t* step = nullptr;
@@ -120,7 +120,7 @@ at::Tensor read_elements(const Checkpoint& checkpoint, const std::string& key,
   return own;
 }
 
-// Returns false if the checkpoint has no field.
+// Returns false if the checkpoint has none of the fields for this parameter.
 bool read_fields(const Checkpoint& checkpoint, const OptimizedElements& of, const Fields& fields,
                  const at::Tensor& parameter) {
   const std::string& name = of.name;

@@ -1,5 +1,5 @@
-// Saves and loads the state of a torch optimizer under full parameter names, independent of the
-// layout. The program sets options such as the learning rate.
+// Saves and loads a torch optimizer's state by parameter names, independent of the layout. Options
+// such as the learning rate are not saved.
 #pragma once
 
 #include <cstdint>
@@ -16,35 +16,36 @@ class Optimizer;
 
 namespace sluice {
 
-// In Manifest::settings: the kind of the saved optimizers.
+// Key in Manifest::settings of the saved optimizers' kind.
 inline constexpr const char* kOptimizerSetting = "optimizer";
 
-// A parameter, or a flat range of one.
+// A whole parameter, or a contiguous range of one.
 struct OptimizedElements {
   std::string name;
-  std::vector<std::int64_t> shape;  // whole shape
+  std::vector<std::int64_t> shape;
   std::int64_t begin = 0;
-  // As StatePart::parameter (load_state.h).
+  // Set if this rank has tensor-parallel slices, as in StatePart (load_state.h).
   const ParameterInfo* parameter = nullptr;
 };
-// Keyed by unsafeGetTensorImpl().
+// Keyed by the tensor's unsafeGetTensorImpl().
 using ParameterNames = std::map<const void*, OptimizedElements>;
 
-// Returns for example "AdamW". Throws Error(kUsage) unless it is Adam, AdamW, SGD, RMSprop or
-// Adagrad.
+// Returns the optimizer's kind, such as "AdamW". Throws Error(kUsage) unless it is Adam, AdamW,
+// SGD, RMSprop or Adagrad.
 std::string optimizer_name(const torch::optim::Optimizer& optimizer);
-// Known optimizers are element-wise.
+// Whether optimizer_name() knows the optimizer. These optimizers update element by element.
 bool is_known_optimizer(const torch::optim::Optimizer& optimizer);
 
-// Returns ("exp_avg/NAME", tensor), ("step/NAME", int64 scalar), .. of updated parameters.
+// Returns the state ("exp_avg/NAME", tensor), ("step/NAME", int64 scalar), .. of parameters that
+// were updated.
 NamedTensors torch_optimizer_state(const torch::optim::Optimizer& optimizer,
                                    const ParameterNames& names);
 
-// Throws Error(kCheckpoint) if a parameter has state of another kind of optimizer.
+// Throws Error(kCheckpoint) if a saved parameter has state of another kind of optimizer.
 void require_own_state(const torch::optim::Optimizer& optimizer, const ParameterNames& names,
                        const Checkpoint& checkpoint);
 
-// Replaces the optimizer's state. Parameters without saved state start anew. Throws
+// Loads the optimizer's state. Parameters without saved state start without state. Throws
 // Error(kCheckpoint).
 void load_torch_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
                           const Checkpoint& checkpoint);

@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-// a whole file if `tensor` is null
+// Bytes to check. If `tensor` is null, they are a whole file.
 struct Piece {
   const std::string* file;
   const std::string* tensor;

@@ -9,7 +9,7 @@ namespace sluice {
 
 inline constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
-// Compares all files with the manifest's hashes. Throws Error(kCheckpoint).
+// Checks all files against the manifest's hashes. Throws Error(kCheckpoint).
 void verify_content(const std::string& path, const Manifest& manifest, int num_threads);
 
 }  // namespace sluice

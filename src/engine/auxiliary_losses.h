@@ -1,5 +1,5 @@
-// The auxiliary losses of one step on this rank. They stay tensors until values(), to avoid waiting
-// for a GPU.
+// The auxiliary losses of one rank in one step. They stay tensors until values(), because reading
+// them waits for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,11 +18,11 @@ class AuxiliaryLosses {
   explicit AuxiliaryLosses(std::vector<AuxiliaryLoss> losses) : losses_(std::move(losses)) {}
 
   bool has(const std::string& value) const { return find(value) != nullptr; }
-  // Returns the auxiliary losses among a stage's outputs, with their graphs. Throws Error(kUsage)
-  // unless each is a single floating-point number.
+  // Returns the auxiliary losses among a stage's outputs, with their autograd graphs. Throws
+  // Error(kUsage) unless each is one floating-point number.
   std::vector<at::Tensor> take(int stage, int microbatch, const Values& outputs);
-  // Inserts the gradients of the losses from take() before those of the stage's other outputs.
-  // weight: from StepLosses::weight().
+  // Inserts the gradients of the losses from take() at the front of `gradients`. weight: from
+  // StepLosses::weight().
   void put_gradients(int stage, int microbatch, double weight,
                      std::vector<at::Tensor>& gradients) const;
   std::vector<MicrobatchAuxiliary> values() const;
@@ -37,7 +37,7 @@ class AuxiliaryLosses {
   const AuxiliaryLoss* find(const std::string& value) const;
 
   std::vector<AuxiliaryLoss> losses_;
-  std::map<std::pair<int, int>, std::vector<Taken>> taken_;  // keyed by stage and microbatch
+  std::map<std::pair<int, int>, std::vector<Taken>> taken_;
 };
 
 }  // namespace sluice

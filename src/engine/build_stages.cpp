@@ -61,7 +61,7 @@ std::vector<LayerSpec> free_layers_of(const Model& model, const std::vector<Laye
   return needed;
 }
 
-// Returns the values that enter each stage, then the values that leave the model.
+// Returns the names of the values that enter each stage, then of the model's outputs.
 std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& first_layers) {
   const std::vector<int> cuts(first_layers.begin() + 1, first_layers.end());
   std::vector<Names> values(1);
@@ -72,7 +72,7 @@ std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& fi
   return values;
 }
 
-// A fused module may register parameters in another order than the model's layers.
+// A fused module may register parameters in another order than the layers'.
 void sort_by_layer(Chunk& chunk, const std::vector<LayerSpec>& layers) {
   std::vector<ParameterInfo>& parameters = chunk.parameters();
   for (ParameterInfo& parameter : parameters) {
@@ -83,7 +83,7 @@ void sort_by_layer(Chunk& chunk, const std::vector<LayerSpec>& layers) {
                    [](const auto& a, const auto& b) { return a.layer < b.layer; });
 }
 
-// Splits layers into groups that run as one. A recomputed layer is a group of its own.
+// Splits layers into groups to fuse. A recomputed layer is a group of its own.
 std::vector<std::vector<LayerSpec>> pieces(const std::vector<LayerSpec>& layers) {
   std::vector<std::vector<LayerSpec>> pieces;
   for (const LayerSpec& layer : layers) {
@@ -93,7 +93,6 @@ std::vector<std::vector<LayerSpec>> pieces(const std::vector<LayerSpec>& layers)
   return pieces;
 }
 
-// first: index of the first layer in the model.
 std::vector<LayerSpec> fused(const Model& model, const std::vector<LayerSpec>& layers, int first,
                              const Names& outputs) {
   std::vector<LayerSpec> run;
@@ -137,7 +136,6 @@ LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
 
 Chunk make_chunk(const Model& model, const Partition& partition, const StageContent& stage,
                  Names inputs, Names outputs, const StageOptions& options) {
-  // Auxiliary losses follow the other outputs of a stage.
   for (std::string& name : auxiliary_values(model, stage.layers))
     outputs.push_back(std::move(name));
   std::vector<LayerSpec> layers;
@@ -171,8 +169,8 @@ Chunk make_chunk(const Model& model, const Partition& partition, const StageCont
   return chunk;
 }
 
-// With sequence parallelism, a rank has only some of the rows between layers. Shape functions
-// describe all rows, so drop them and send sizes with the messages.
+// Removes shape functions, because with sequence parallelism a rank has only part of the sequence
+// between layers. Sizes are then sent with the messages.
 Model with_sizes_of_rows(const Model& model, const TensorParallel& how) {
   Model of_rank = model;
   if (how.degree > 1 && how.sequence)
@@ -194,7 +192,7 @@ void require_memory(const std::vector<std::unique_ptr<Stage>>& stages, const std
 
 }  // namespace
 
-// Computes the shapes of a stage's inputs with the shape functions of earlier layers.
+// Computes the shapes of a stage's inputs from the shape functions of earlier layers.
 class StageInputs {
  public:
   StageInputs(const Model& model, const std::vector<int>& first_layers, std::vector<Names> inputs) {
@@ -226,7 +224,6 @@ class StageInputs {
     std::vector<TensorMeta> batch;
     std::optional<std::vector<TensorMeta>> metas;
   };
-  // Per stage: the layers before it, without modules.
   std::vector<Chunk> before_;
   std::map<int, Known> last_;
 };

@@ -1,4 +1,4 @@
-// Runs a step without sums and update, by forwarding only the calls that the compute needs.
+// Runs a step without reductions and updates, by forwarding only calls that the compute needs.
 #pragma once
 
 #include "engine/executor.h"

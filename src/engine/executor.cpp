@@ -34,7 +34,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Shares the storage but not the graph. The receiver reads requires_grad.
+// Returns the tensor without its graph. Keeps requires_grad, which the receiver reads.
 at::Tensor without_graph(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   at::Tensor result = same_storage(tensor);
@@ -47,15 +47,15 @@ at::Tensor without_graph(const at::Tensor& tensor) {
 struct Executor::Impl final : GroupWatch {
   const Program& program;
   const int rank;                // in the mesh
-  const int place;               // index of this rank's row in the program
-  const std::vector<int> peers;  // ranks of this pipeline by place
+  const int place;               // index of this rank's row in program.ranks
+  const std::vector<int> peers;  // this pipeline's ranks, by place
   Transport& transport;
   StepOps& step_ops;
   const std::uint64_t seed;
   std::map<int, Stage*> stages;
-  // by stage; set in every step, because executors may share stages
+  // by stage, set anew in every step
   std::map<int, bool> holds_early_weights;
-  std::map<int, StageShards> shards;  // set in every step, too
+  std::map<int, StageShards> shards;
   bool weights_are_checked = false;
 
   Mailbox mailbox;
@@ -71,11 +71,11 @@ struct Executor::Impl final : GroupWatch {
   IdleWorks idle_works;
 
   const StepBatch* batch = nullptr;
-  std::int64_t first_microbatch = 0;  // this replica's first microbatch; kept after the step
-  // Input lengths per microbatch, known from its first forward.
+  std::int64_t first_microbatch = 0;  // this replica's first microbatch
+  // Input lengths per microbatch, set in its first forward.
   std::vector<detail::MicrobatchLengths> lengths;
   StepOps* ops = nullptr;
-  Action running;  // the instruction, or the half of an overlapped pair
+  Action running;  // the instruction or half of an overlapped pair
   bool computes_loss = false;
 
   Impl(const Program& the_program, int the_rank, const std::vector<Stage*>& the_stages,
@@ -107,7 +107,7 @@ struct Executor::Impl final : GroupWatch {
   const std::vector<Action>& row() const { return program.ranks[place]; }
   int rank_of(int stage) const { return program.stage_map.rank_of(stage); }
   Stage& stage_at(int stage) { return *stages.at(stage); }
-  // Numbers microbatches over all replicas, like stages and random numbers.
+  // Returns the microbatch's number over all replicas, from which random numbers are seeded.
   std::int64_t number_of(int microbatch) const { return first_microbatch + microbatch; }
   Values inputs_of(int microbatch) const { return batch->microbatches.at(microbatch); }
   Values on_device(Values inputs) const {
@@ -152,7 +152,7 @@ struct Executor::Impl final : GroupWatch {
     }
   }
 
-  // Parameters that ZeRO-3 shards have no memory here. Their owner checks them.
+  // Parameters that zero3 shards have no memory on this rank, so their owners check them.
   void require_weights() const {
     for (const auto& [index, stage] : stages)
       require_none_unfilled(unfilled_parameters(stage->chunk()),
@@ -202,7 +202,7 @@ struct Executor::Impl final : GroupWatch {
     if (is_compute(action.kind)) of_calls.emplace(to_text(action));
     if (is_compute(action.kind) && action.kind != ActionKind::kOverlap)
       of_microbatch.emplace(&lengths.at(static_cast<std::size_t>(action.microbatch)));
-    // Autocast is for forwards and losses. A backward computes in the types of its forward.
+    // Autocast is for forwards and losses only. A backward computes in its forward's types.
     std::optional<c10::impl::ExcludeDispatchKeyGuard> no_autocast;
     if (action.kind != ActionKind::kForward && action.kind != ActionKind::kOverlap)
       no_autocast.emplace(c10::autocast_dispatch_keyset);
@@ -305,7 +305,7 @@ struct Executor::Impl final : GroupWatch {
     const bool is_first = program.flow.is_first(s, m), is_last = program.flow.is_last(s, m);
     Tensors inputs = is_first ? Tensors() : take_inputs(ChannelKind::kActivation, action);
     Tensors produced;
-    {  // this scope ends before hand_over(), so only `produced` holds the outputs' storage
+    {
       std::optional<at::NoGradGuard> no_grad;
       if (program.backward_of(s) == StageBackward::kNone) no_grad.emplace();
       const Values batch_inputs = on_device(inputs_of(m));
@@ -369,7 +369,7 @@ struct Executor::Impl final : GroupWatch {
     return std::move(message.tensors);
   }
 
-  // Passes tensors to the next action if it is on this rank, otherwise to the SEND.
+  // Passes tensors to the next stage if it is on this rank, otherwise to the SEND.
   void hand_over(ChannelKind kind, const Action& from, Tensors tensors) {
     const int neighbour = program.flow.destination(kind, from.stage, from.microbatch);
     if (rank_of(neighbour) == place) {

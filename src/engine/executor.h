@@ -1,5 +1,5 @@
-// Runs one rank's row of a proven program, chosen by its place along the axis pp. Use it on that
-// rank's thread only.
+// Runs one rank's row (list of instructions) of a verified program. Use an executor only on its
+// rank's thread.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,24 @@
 
 namespace sluice {
 
-// Does one piece of work and returns whether more is left. Empty: no work.
+// Does one piece of work and returns whether more is left. May be empty.
 using IdleWork = std::function<bool()>;
 
-// The work on parameters and gradients between the actions, implemented in src/train.
+// Carries out reductions, updates and other instructions without compute or transfers. Implemented
+// in src/train.
 //
-// A call that returns a Work is a post (program.h): it starts the work without blocking. The
-// executor waits for each Work once, in any order, before the first instruction that uses the
-// result or at the row's end. After a failure it drops the Work. Work<void>::done() needs no wait.
+// A function that returns a Work starts an operation without blocking. The executor waits for each
+// Work once, in any order, before the first instruction that uses the result or at the step's end.
+// After a failure it drops the Work.
 //
 // An IdleWork runs in pieces while the rank would otherwise wait for a message. The instruction
-// that uses its result completes it.
+// that uses the result completes it.
 class StepOps {
  public:
   virtual ~StepOps() = default;
   virtual Work<void> unshard(int stage) = 0;
   virtual void reshard(int stage) = 0;
-  // microbatch: nullopt for the sum over all.
+  // microbatch: nullopt for the gradients summed over all microbatches.
   virtual Work<void> reduce_gradients(int stage, std::optional<int> microbatch) = 0;
   virtual Work<void> reduce_tied(int group) = 0;
   virtual Work<void> reduce_loss() = 0;
@@ -57,49 +58,50 @@ struct MicrobatchAuxiliary {
 struct NonFinite {
   std::int64_t microbatch = -1;  // numbered within this replica
   int stage = -1;
-  bool in_forward = false;  // true: an output or the loss; false: a gradient
-  std::string name;         // of the value, or full name of the parameter
-  // With in_forward: the first parameter of the stage that is not finite, or "".
+  bool in_forward = false;  // in an output or the loss, otherwise in a gradient
+  std::string name;         // of the value, or of the gradient's parameter
+  // If in_forward: the stage's first parameter that is not finite, or "".
   std::string parameter;
-  at::ScalarType dtype = at::kFloat;  // of the value or, for a gradient, of its parameter
+  at::ScalarType dtype = at::kFloat;  // of the value or the gradient's parameter
 };
 
 struct ExecutorOptions {
   std::uint64_t seed = 0;
   GradientScale scale;
-  std::vector<AuxiliaryLoss> auxiliary;  // from Model::auxiliary
+  std::vector<AuxiliaryLoss> auxiliary;
   std::size_t flight_recorder_size = 32;
-  // Returns metas of the inputs of `stage`. For nullopt, they come from earlier steps or from the
-  // message.
+  // Returns the metas (shapes and dtypes) of a stage's inputs. If nullopt, earlier steps or the
+  // message give them.
   std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)> input_metas;
-  // Shards of gradients over all replicas (DataParallel); 0: one per replica.
+  // Number of gradient shards (DataParallel) over all replicas. 0: one per replica.
   int num_shards = 0;
   std::vector<ExecutorObserver*> observers;  // must outlive the executor
 };
 
 class Executor {
  public:
-  // rank: in the mesh. stages: this rank's, in any order. program: must have passed verify().
-  // References must outlive the executor. Throws Error(kUsage) if the arguments do not fit.
+  // rank: in the mesh. stages: all stages of this rank. program: must have passed verify().
+  // References must outlive the executor. Throws Error(kUsage) if the arguments do not fit
+  // together.
   Executor(const Program& program, int rank, const std::vector<Stage*>& stages,
            Transport& transport, StepOps& ops, LossFunction loss, ExecutorOptions options);
   ~Executor();
 
-  // Runs this rank's row once. On failure it aborts the transport for good, resets the stages and
-  // throws an Error that names rank, instruction, stage and microbatch. Failed allocations are
-  // kMemory, batches or loss counts that do not fit kUsage, missing messages kPeer. Other
-  // sluice::Errors keep their kind, and the rest is kInternal.
+  // Runs this rank's instructions once. On failure, aborts the transport for good, resets the
+  // stages and throws an Error that names rank, instruction, stage and microbatch. The kind is
+  // kMemory for failed allocations, kUsage for batches or loss counts that do not fit, and kPeer
+  // for missing messages. Other sluice::Errors keep their kind. The rest is kInternal.
   void run_step(const StepBatch& batch);
 
-  // Losses so far in microbatch order, on the last stage's rank only. Complete after the last
-  // forward, so reduce_loss() may read them. Blocks on a GPU.
+  // Losses so far in microbatch order, only on the last stage's rank. Complete after the last
+  // forward. Blocks on a GPU.
   const std::vector<MicrobatchLoss>& losses() const;
-  // Auxiliary losses so far of this rank's stages, by stage, microbatch and layer.
+  // Auxiliary losses so far of this rank, by stage, microbatch and layer.
   std::vector<MicrobatchAuxiliary> auxiliary_losses() const;
   const StepTimes& times() const;
 
-  // Repeats the compute and transfers of a step and checks all outputs and gradients. Returns this
-  // rank's first non-finite value. Collective over all ranks.
+  // Repeats a step without reductions and updates, and checks all outputs and gradients. Returns
+  // this rank's first non-finite value. Collective over all ranks.
   std::optional<NonFinite> find_non_finite(const StepBatch& batch);
 
   std::string flight_record() const;

@@ -9,7 +9,6 @@
 
 namespace sluice {
 
-// Throws Error(kUsage) unless stages and transport belong to `rank` of the program.
 void check_layout(const Program& program, int rank, const std::map<int, Stage*>& stages,
                   const Transport& transport);
 

@@ -2,7 +2,7 @@
 
 namespace sluice {
 namespace {
-// Limits memory if microbatches have many different lengths.
+// Limits memory use if microbatches have many different lengths.
 constexpr std::size_t kMaxMemoSize = 1024;
 }  // namespace
 

@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// Shapes of a stage's inputs. Shapes from shape functions are certain. Otherwise, an earlier batch
-// of the same sizes serves as a guess.
+// Predicts the shapes of a stage's inputs. Shapes from shape functions are certain. Otherwise,
+// shapes of an earlier batch of the same sizes are a guess.
 class InputMetas {
  public:
   using ShapeFunction =
@@ -22,14 +22,14 @@ class InputMetas {
   void remember(int stage, const Values& batch, const std::vector<at::Tensor>& arrived);
 
  private:
-  using Key = std::pair<int, std::vector<std::int64_t>>;  // stage, sizes of the batch inputs
+  using Key = std::pair<int, std::vector<std::int64_t>>;
   static Key key(int stage, const Values& batch);
 
   ShapeFunction shapes_;
   std::map<Key, std::vector<TensorMeta>> memo_;
 };
 
-// Shapes of the gradients that will return for sent activations.
+// Shapes of the gradients that return for sent activations.
 class GradientMetas {
  public:
   void remember(int stage, int microbatch, const std::vector<at::Tensor>& sent) {
@@ -37,7 +37,7 @@ class GradientMetas {
     metas.clear();
     for (const at::Tensor& tensor : sent) metas.push_back(meta_of(tensor));
   }
-  // Returns nullopt if nothing was sent since the last call.
+  // Returns nullopt if nothing was sent for the microbatch since the last call.
   std::optional<ExpectedTensors> expect(int stage, int microbatch) {
     auto found = sent_.extract({stage, microbatch});
     if (found.empty()) return std::nullopt;

@@ -23,7 +23,6 @@
 namespace sluice {
 namespace {
 
-// The launcher counts restarts. torchrun does so even for a single process.
 int restart_number() {
   const char* of_torchrun = std::getenv("TORCHELASTIC_RESTART_COUNT");
   return std::max(read_launch_environment().restart, of_torchrun ? std::atoi(of_torchrun) : 0);
@@ -41,7 +40,7 @@ bool can_hold_nan(const at::Tensor& tensor) {
   return tensor.defined() && tensor.numel() > 0 && tensor.is_floating_point();
 }
 
-// Writes to the storage behind autograd, which damages saved values too.
+// Sets an element to NaN without autograd, so values saved for backward change too.
 void spoil(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   at::Tensor element = tensor.variable_data();
@@ -49,7 +48,7 @@ void spoil(const at::Tensor& tensor) {
   element.fill_(std::numeric_limits<double>::quiet_NaN());
 }
 
-// Adds a dimension that the receiver does not expect.
+// Adds a dimension, so that the receiver gets an unexpected shape.
 void reshape(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   const bool requires_grad = tensor.requires_grad();
@@ -109,7 +108,7 @@ void FaultInjector::act(const Fault& fault) const {
       break;
     case FaultKind::kNan:
     case FaultKind::kCorrupt:
-      break;  // these act on tensors later
+      break;
   }
 }
 

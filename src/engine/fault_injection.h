@@ -1,7 +1,8 @@
-// Injects faults into the instructions of one rank, for tests. plan/fault.h defines their syntax.
+// Injects faults into one rank's instructions, for tests. Syntax: plan/fault.h.
 //
-// A fault acts at the first `times` matching instructions that it can affect. A nan acts again if
-// the search for non-finite values repeats the instruction. Faults are logged before they act.
+// A fault acts at the first `times` matching instructions that it can affect. A NaN fault acts
+// again if the search for non-finite values repeats the instruction. Faults are logged before they
+// act.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +19,12 @@ namespace sluice {
 class FaultInjector final : public ExecutorObserver {
  public:
   FaultInjector(const std::vector<Fault>& faults, int rank);
-  // Warns of faults that matched no instruction, unless the run failed.
+  // Unless the run failed, warns of faults that matched no instruction.
   ~FaultInjector() override;
   FaultInjector(const FaultInjector&) = delete;
   FaultInjector& operator=(const FaultInjector&) = delete;
 
-  // Batches without a number, as in an evaluation, count as steps 1, 2, ...
+  // Batches without a number, as in evaluations, are counted as steps 1, 2, ...
   void begin_step(std::int64_t step) override;
   void begin(int index, const Action& action) override;
   void calling(const Action& action, const std::string& call) override;
@@ -35,12 +36,12 @@ class FaultInjector final : public ExecutorObserver {
  private:
   struct Armed {
     Fault fault;
-    std::int64_t left = 0;  // remaining times
-    // Where nan acted: step, instruction, and half of an overlapped pair.
+    std::int64_t left = 0;
+    // Where a NaN fault acted: step, instruction index, and half of an overlapped pair.
     std::vector<std::tuple<std::int64_t, int, ActionKind>> at;
   };
-  // call: number of the call within the instruction, 0 at its beginning. part: the action, or the
-  // running half of an overlapped pair.
+  // call: number of the group call within the instruction, 0 before the first. part: the action, or
+  // the running half of an overlapped pair.
   void act_here(const Action& part, int call);
   bool acts(const Armed& armed, const Action& part) const;
   void acted(Armed& armed, ActionKind part);
@@ -51,14 +52,14 @@ class FaultInjector final : public ExecutorObserver {
   std::vector<Armed> armed_;
   std::int64_t step_ = 0, unnumbered_ = 0;
   int index_ = -1;
-  int calls_ = 0;  // within the instruction
+  int calls_ = 0;
   Action action_;
   bool failed_ = false;
 };
 
-// Returns this rank's faults from SLUICE_FAULT, or null. Rank 0 logs all faults. After a restart
-// (TORCHELASTIC_RESTART_COUNT above 0), only faults with `always` remain. Throws Error(kUsage) for
-// a malformed variable or a missing rank.
+// Returns this rank's faults from SLUICE_FAULT, or null. Rank 0 logs all faults. After a restart,
+// only faults with `always` remain. Throws Error(kUsage) for a malformed variable or a missing
+// rank.
 std::unique_ptr<FaultInjector> injected_faults(int rank, int num_ranks);
 
 }  // namespace sluice

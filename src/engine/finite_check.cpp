@@ -45,7 +45,7 @@ void FiniteCheck::note(const Action& action, bool in_forward, const std::string&
   if (is_finite(tensor)) return;
   found_ =
       NonFinite{action.microbatch, action.stage, in_forward, name, "", computed_in.scalar_type()};
-  // Check now, because sharded parameters exist only during their stage's compute.
+  // Check parameters now, because zero3 parameters have memory only during their stage's compute.
   if (in_forward) found_->parameter = non_finite_parameter(*stages_.at(action.stage));
 }
 

@@ -1,4 +1,4 @@
-// Finds a rank's first non-finite value, for Executor::find_non_finite.
+// Finds a rank's first non-finite output or gradient, for Executor::find_non_finite().
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Must be the last observer, to see values that others replace.
+// Must be the last observer, to see the values that other observers replace.
 class FiniteCheck final : public ExecutorObserver {
  public:
   FiniteCheck(const std::map<int, Stage*>& stages, const Flow& flow)
@@ -17,15 +17,16 @@ class FiniteCheck final : public ExecutorObserver {
 
   void produced(const Action& action, const Values& outputs,
                 std::vector<at::Tensor>& handed_on) override;
-  // Checks a stage's gradient sums after each backward. They were finite before, so this backward
-  // caused any non-finite value.
+  // Checks gradient sums after each backward. They were finite before, so this backward made any
+  // non-finite value.
   void end(int index, const Action& action) override;
 
   // The first non-finite value of a forward or, without one, of a backward.
   const std::optional<NonFinite>& found() const { return found_; }
 
  private:
-  // computed_in: a tensor of the computation's dtype. A float32 sum may hold float16 gradients.
+  // Records a non-finite tensor. computed_in: has the dtype of the computation, because float16
+  // gradients may be summed in float32.
   void note(const Action& action, bool in_forward, const std::string& name,
             const at::Tensor& tensor, const at::Tensor& computed_in);
 

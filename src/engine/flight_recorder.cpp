@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kShown = 256;  // instructions in text()
+constexpr std::size_t kShown = 256;
 
 constexpr std::array kGridAxes = {Axis::kPp, Axis::kDpReplicate, Axis::kDpShard, Axis::kCp,
                                   Axis::kTp};
@@ -56,7 +56,7 @@ std::shared_ptr<const FlightRecorder::Row> FlightRecorder::make_row(const Progra
   row->program = &program;
   row->actions = program.ranks.front().data();
   row->rank = rank;
-  // A program made by hand may lack a mesh.
+  // A program written by hand may lack a mesh.
   const bool has_mesh = program.mesh.size(Axis::kPp) == program.num_ranks();
   const int own = has_mesh ? program.mesh.coordinate(rank, Axis::kPp) : rank;
   row->num_ranks = has_mesh ? program.mesh.num_ranks() : program.num_ranks();
@@ -85,7 +85,6 @@ std::shared_ptr<const FlightRecorder::Row> FlightRecorder::make_row(const Progra
   return row;
 }
 
-// Does not compare all actions, which would be slow.
 bool FlightRecorder::is_row_of(const Program& program, int rank) const {
   return row_ && row_->program == &program && row_->actions == program.ranks.front().data() &&
          row_->rank == rank && row_->num_microbatches == program.num_microbatches &&
@@ -122,15 +121,16 @@ void FlightRecorder::begin(int index, const Action& action) {
   entry.start = Clock::now();
 }
 
-// Finds the posts that `user` waits for, like class Posts. A compute action without such posts
-// waits for its message.
+// Returns the posts (asynchronous instructions) that `user` waits for. Without posts, a compute
+// action waits for a message.
 std::vector<Action> FlightRecorder::awaited(const Action& user) {
   std::vector<Action> used, rest;
   for (const Action& post : posted_)
     (detail::uses(*row_->program, user, post) ? used : rest).push_back(post);
   posted_ = std::move(rest);
   if (!used.empty()) return used;
-  if (!is_compute(user.kind)) return std::exchange(posted_, {});  // at the end of the row
+  // the last instruction waits for all
+  if (!is_compute(user.kind)) return std::exchange(posted_, {});
   const bool forward = user.kind == ActionKind::kForward;
   return {Action::make(forward ? ActionKind::kRecvForward : ActionKind::kRecvBackward, user.stage,
                        user.microbatch)};
@@ -162,7 +162,7 @@ void FlightRecorder::arrived(const Action& /*action*/, const std::vector<at::Ten
   current().bytes += bytes_of(tensors);
 }
 
-// A wait for posts is already recorded by waiting().
+// Does not record a wait that waiting() has already recorded.
 void FlightRecorder::waiting_for_members(const Action& /*action*/, const std::string& call,
                                          const std::function<std::vector<int>()>& missing) {
   const std::lock_guard lock(mutex_);

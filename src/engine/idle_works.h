@@ -1,4 +1,4 @@
-// The unfinished PARTIAL_NORMs of a rank's step (program.h), in row order.
+// The unfinished PARTIAL_NORM instructions of a rank's step (program.h), in program order.
 #pragma once
 
 #include <deque>
@@ -27,7 +27,6 @@ class IdleWorks {
       observers_.tell(&ExecutorObserver::end_idle_work, action);
     }
   }
-  // Completes the work whose results `user` needs.
   void end_used(const Action& user) {
     if (works_.empty()) return;
     std::erase_if(works_, [&](Entry& entry) {

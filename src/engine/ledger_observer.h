@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Reports tensors that `rank` receives from other ranks to a MemoryLedger.
+// Reports tensors that a rank receives from other ranks to a MemoryLedger.
 class LedgerObserver final : public ExecutorObserver {
  public:
   LedgerObserver(MemoryLedger& ledger, int rank) : ledger_(ledger), rank_(rank) {}

@@ -1,6 +1,6 @@
-// Tensors between neighbouring stages that wait on one rank. Arriving tensors wait for the compute
-// action of their stage, leaving tensors for their SEND. A neighbour on the same rank uses
-// put_arriving(). Tensors are taken exactly once.
+// Stores one rank's tensors between neighbouring stages. Arriving tensors wait for their stage's
+// compute, leaving tensors for their SEND. If both stages are on this rank, tensors are put as
+// arriving. Each tensor is taken once.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ class Mailbox {
   void put_posted(ChannelKind kind, int stage, int microbatch, Transport::Ticket ticket) {
     arriving_[kind][{stage, microbatch}] = {{}, ticket};
   }
-  // Returns the tensors, or the ticket of the receive posted for them.
+  // Returns the tensors, or the ticket to wait for if only their receive was posted.
   std::pair<Tensors, std::optional<Transport::Ticket>> take_arriving(ChannelKind kind, int stage,
                                                                      int microbatch) {
     return take(arriving_, kind, {stage, microbatch}, "arrived");

@@ -14,7 +14,6 @@ class ObserverList {
       : observers_(std::move(observers)) {}
   void add(ExecutorObserver& last) { observers_.push_back(&last); }
 
-  // Appends an observer to the list for its own lifetime.
   class Guest {
    public:
     Guest(ObserverList& list, ExecutorObserver& last) : list_(list) { list_.add(last); }

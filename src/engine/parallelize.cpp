@@ -153,7 +153,7 @@ std::map<Axis, Group> make_axis_groups(const RunGroups& groups, const Mesh& mesh
                           Axis::kEpShard, Axis::kEp}) {
     if (mesh.size(axis) == 1) continue;
     const std::vector<int> ranks = mesh.group(world.rank(), axis);
-    // pp groups are not shared, because their members run different rows.
+    // pp groups are not shared, because their ranks run different instructions.
     const auto is = [&](const Group& group) {
       return axis != Axis::kPp && group && group.members() == ranks;
     };

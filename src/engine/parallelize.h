@@ -11,7 +11,8 @@
 
 namespace sluice {
 
-// Collective over all ranks of the mesh. Makes or reuses a group for every axis with several ranks.
+// Makes or reuses a group for every mesh axis with several ranks. Collective over all ranks of the
+// mesh.
 std::map<Axis, Group> make_axis_groups(const RunGroups& groups, const Mesh& mesh);
 
 // Throws Error(kUsage) if two axes have the same name.
@@ -20,7 +21,7 @@ NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names,
 NamedMesh expert_mesh(const Mesh& mesh, int rank, const AxisNames& names,
                       const std::map<Axis, Group>& groups);
 
-// Makes the layers' modules in `chunk` and calls the hook. LayerSpec::make then returns the hook's
+// Creates the layers' modules and calls the user's hook. LayerSpec::make then returns the hook's
 // modules. Throws Error(kUsage) if a module is missing or parameters were added or removed
 // undeclared.
 void parallelize(std::vector<LayerSpec>& layers, LocalChunk chunk, const Parallelize& hook);

@@ -71,7 +71,7 @@ class Divider {
     cut(joined(name, "weight"), embedding->weight, 0, style);
   }
 
-  // Lists weights in no table whose modules do not handle slices themselves.
+  // Registers unmatched weights as whole, unless their module handles slices itself.
   void list_whole(const std::string& name, const torch::nn::Module& module) {
     const auto& weights = chunk_.divided[layer_];
     if (!weights || dynamic_cast<const SlicedModule*>(&module)) return;
@@ -84,7 +84,7 @@ class Divider {
  private:
   void list(const std::string& inside, const at::Tensor& parameter, ParallelStyle style,
             std::int64_t length) {
-    if (tp_.slices().count == 1) return;  // leave plain modules as they are
+    if (tp_.slices().count == 1) return;  // with one slice, modules stay unchanged
     const auto& weights = chunk_.divided[layer_];
     const std::string name = joined(chunk_.prefixes[layer_], inside);
     if (weights->has(parameter))
@@ -116,7 +116,8 @@ class Divider {
   const SliceGroup& tp_;
 };
 
-// Passes an open column product on until a layer has the next row product.
+// Passes a column-parallel product that is not yet summed to later layers, until one has a
+// row-parallel product.
 void carry_open_products(LocalChunk& chunk) {
   const auto first = std::find_if(chunk.divided.begin(), chunk.divided.end(),
                                   [](const auto& layer) { return layer && layer->has_products(); });
@@ -146,8 +147,7 @@ void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int6
   std::set<std::string> fitting;
   chunk.divided.resize(chunk.modules.size());
   for (std::size_t layer = 0; layer < chunk.modules.size(); ++layer) {
-    if (tp.slices().count > 1 &&
-        !chunk.divided[layer])  // even without weights, a layer may have dropout
+    if (tp.slices().count > 1 && !chunk.divided[layer])  // a layer without weights may have dropout
       chunk.divided[layer] = std::make_shared<DividedWeights>(tp);
     if (!chunk.modules[layer]) continue;
     Divider divider(chunk, layer, tp);
@@ -164,7 +164,7 @@ void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int6
     }
   }
   carry_open_products(chunk);
-  if (chunk.num_stages > 1) return;  // the rest may match modules of other stages
+  if (chunk.num_stages > 1) return;  // unmatched patterns may match modules of other stages
   for (const auto& [pattern, style] : table) {
     if (fitting.contains(pattern)) continue;
     throw Error(ErrorKind::kUsage,

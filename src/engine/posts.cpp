@@ -27,8 +27,8 @@ bool Posts::has_used(const Action& user) const {
 }
 
 void Posts::wait(const Action& user, bool all) {
-  // Remove the used posts first. A Work must not be waited for twice, so none may stay in posts_,
-  // even if a wait throws.
+  // Remove the used posts before waiting. A Work must not be waited for twice, even if a wait
+  // throws.
   std::vector<Post> used, rest;
   for (Post& post : posts_) {
     const bool is_used = all || detail::uses(program_, user, post.action);

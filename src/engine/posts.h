@@ -1,4 +1,5 @@
-// The posts of a rank's step (program.h) that no instruction has waited for yet, in order.
+// The posts (asynchronous instructions, program.h) of a rank's step that no instruction has waited
+// for yet, in order.
 #pragma once
 
 #include <utility>
@@ -18,7 +19,8 @@ class Posts {
 
   void add(const Action& post, Work<void> work) { posts_.push_back({post, std::move(work)}); }
   bool has_used(const Action& user) const;
-  // Waits for the posts that `user` uses. An exception becomes an Error that names the post.
+  // Waits for the posts whose results `user` needs. An exception becomes an Error that names the
+  // post.
   void wait_for_used(const Action& user) {
     if (!posts_.empty()) wait(user, /*all=*/false);
   }

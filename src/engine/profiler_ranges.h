@@ -1,5 +1,5 @@
-// Shows every instruction as a range in torch's profilers (RECORD_FUNCTION), named as in the CSV.
-// Costs almost nothing without a profiler.
+// Shows every instruction as a named range in torch's profilers. Costs almost nothing without a
+// profiler.
 #pragma once
 
 #include <ATen/record_function.h>

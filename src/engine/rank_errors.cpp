@@ -44,7 +44,7 @@ std::optional<std::string> out_of_memory_text() {
     throw;
   } catch (const c10::OutOfMemoryError& error) {
     return fact_from(error.what_without_backtrace());
-  } catch (const c10::Error& error) {  // LibTorch's CPU allocator has no exception type of its own
+  } catch (const c10::Error& error) {  // the CPU allocator throws no special type
     const std::string_view what = error.what_without_backtrace();
     const bool failed = what.find("allocate memory") != std::string_view::npos ||
                         what.find("out of memory") != std::string_view::npos;

@@ -16,7 +16,6 @@
 namespace sluice {
 namespace {
 
-// Call this within a catch block.
 Failure describe_current_exception(int rank) {
   const Error error = caught_error("rank " + std::to_string(rank));
   return {rank, error.kind(), error.what()};
@@ -40,7 +39,7 @@ void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int thr
   }
   auto body = [&](Transport& transport) {
     try {
-      // A thread's first get_num_threads() fixes its number to the process-wide one.
+      // A thread's first get_num_threads() resets its number to the process-wide one.
       at::set_num_threads(threads_per_rank);
       at::get_num_threads();
       const at::Device device = transport.device();

@@ -12,13 +12,11 @@ inline int replica_of(const Mesh& mesh, int rank) {
   return mesh.coordinate(rank, Axis::kDpReplicate) * mesh.size(Axis::kDpShard) +
          mesh.coordinate(rank, Axis::kDpShard);
 }
-// Index of the rank's row in its pipeline.
 inline int place_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, Axis::kPp); }
 
-// Index along tensor parallelism.
 inline int share_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, Axis::kTp); }
 
-// Returns the rank whose coordinates along all other axes are 0.
+// Returns the rank at these indices, with index 0 on all other axes.
 inline int rank_at(const Mesh& mesh, int place, int replica, int share = 0) {
   const int shards = mesh.size(Axis::kDpShard);
   return mesh.rank_of(

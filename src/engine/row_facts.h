@@ -8,13 +8,14 @@
 
 namespace sluice {
 
-// rank: in the mesh. num_shards: over all replicas, or 0 for one per replica. Throws Error(kUsage)
-// unless replicas divide the shards and shards divide all replicas' microbatches.
+// Returns the gradient shards of a stage's microbatches. rank: in the mesh. num_shards: over all
+// replicas, or 0 for one per replica. Throws Error(kUsage) unless replicas divide the shards and
+// shards divide all replicas' microbatches.
 StageShards shards_of_stage(const Program& program, int rank, int stage, int num_shards);
 
-// Whether weight gradients that an I of `stage` computes early must wait for their W. They must if
-// the row finishes weight gradients (B, W) in another microbatch order than input gradients (B, I),
-// or reduces single microbatches.
+// Whether weight gradients that an input-gradient instruction (I) computes early must wait for
+// their W. They must if B and W come in another microbatch order than B and I, or if single
+// microbatches are reduced.
 bool must_hold_early_weights(const std::vector<Action>& row, int stage);
 
 }  // namespace sluice

@@ -21,7 +21,7 @@ namespace {
 struct InFlight {
   std::unique_ptr<ChunkBackward> backward;
   bool kept = false;
-  bool input_done = false;  // I has run
+  bool input_done = false;  // the input gradient is computed
 };
 
 }  // namespace
@@ -36,9 +36,9 @@ struct Stage::Impl {
   bool splits = true;
   bool defer_early_weights = false;
   StageShards shards;
-  std::vector<int> backwards_left;  // per own shard, in this step
-  const bool uses_graph;            // true: backward by autograd
-  at::Tensor none;                  // gradient of a frozen parameter
+  std::vector<int> backwards_left;  // in this step, per shard of this rank
+  const bool uses_graph;            // backward by autograd
+  at::Tensor none;                  // undefined, the gradient of a frozen parameter
 
   Impl(int stage_index, Chunk stage_chunk, ChunkBackwardMaker backward)
       : index(stage_index),
@@ -49,7 +49,7 @@ struct Stage::Impl {
   }
 
   void take_parameters() {
-    if (uses_graph) make_backward = nullptr;  // the old backward refers to the old sums
+    if (uses_graph) make_backward = nullptr;
     sums = make_sums(chunk.parameters());
     begin_sums();
     chunk.clear_casted_weights();
@@ -66,7 +66,7 @@ struct Stage::Impl {
   template <typename Visit>
   void for_each_sum(Visit visit) {
     for (auto& sum : sums) {
-      if (sum) visit(static_cast<ShardedSum&>(*sum));  // make_sums() makes only ShardedSum
+      if (sum) visit(static_cast<ShardedSum&>(*sum));  // make_sums() makes no other type
     }
   }
 
@@ -75,7 +75,7 @@ struct Stage::Impl {
     clear_sums();
   }
 
-  // Shards without a microbatch on this stage are finished from the start.
+  // Shards without a microbatch on this stage are complete from the start.
   void clear_sums() {
     for_each_sum([](ShardedSum& sum) { sum.clear(); });
     if (!has_several_shards()) return;
@@ -116,12 +116,12 @@ struct Stage::Impl {
                   {.what = std::string(what) + " runs without its forward",
                    .where = formatted("stage {}, microbatch {}", index, microbatch)});
     }
-    chunk.casted_weights().fill();  // graphs have saved these weights
+    chunk.casted_weights().fill();  // autograd graphs have saved these weights
     return found->second;
   }
 
-  // Returns a received value as a leaf on this stage's device. It needs a gradient if the sender
-  // set requires_grad.
+  // Returns a received value as an autograd leaf on this stage's device. It requires a gradient if
+  // the sent value did.
   at::Tensor to_stage_device(const at::Tensor& input) const {
     if (!input.defined()) return input;
     at::Tensor result = same_storage(input);
@@ -175,7 +175,7 @@ void Stage::end_step() { impl_->chunk.clear_casted_weights(); }
 void Stage::drop_derived() { impl_->chunk.casted_weights().empty(); }
 void Stage::reset() {
   impl_->in_flight.clear();
-  impl_->chunk.take_first_layer_outputs();  // left by a forward that threw
+  impl_->chunk.take_first_layer_outputs();  // outputs of a forward that threw
   clear_gradients();
 }
 

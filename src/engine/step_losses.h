@@ -1,5 +1,5 @@
-// The losses of one step on the rank of the last stage. They stay tensors until values(), to avoid
-// waiting for a GPU.
+// The losses of one step on the last stage's rank. They stay tensors until values(), because
+// reading them waits for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,16 +21,16 @@ class StepLosses {
         num_replicas_(num_replicas) {}
 
   void begin_step(const StepBatch& batch);
-  // Returns a microbatch's summed loss, with its graph. Throws Error(kUsage) unless it is one
-  // number and, with GradientScale::kTokens, its count matches the batch.
+  // Returns a microbatch's summed loss, with its autograd graph. Throws Error(kUsage) unless the
+  // loss is one number and, with GradientScale::kTokens, its count matches the batch.
   at::Tensor compute(int microbatch, const Values& outputs, const Values& batch);
-  // sum: the detached result of compute().
+  // Stores a microbatch's loss. sum: the result of compute(), detached.
   void put(int microbatch, at::Tensor sum);
-  // Gradient of the step's loss by the microbatch's sum. Call put() first.
+  // Returns the gradient of the step's loss by the microbatch's summed loss. Call put() first.
   at::Tensor gradient(int microbatch) const;
-  // Weight of a microbatch's mean loss in the step's loss, by the batch's counts.
+  // Returns the weight of a microbatch's mean loss in the step's loss, by the batch's counts.
   double weight(int microbatch) const;
-  // Losses put so far, in microbatch order, numbered over all replicas.
+  // Losses so far in microbatch order, numbered over all replicas.
   const std::vector<MicrobatchLoss>& values();
   void clear();
 
@@ -41,12 +41,12 @@ class StepLosses {
   };
 
   LossFunction function_;
-  GradientScale usual_scale_, scale_;  // default, and this step's
+  GradientScale usual_scale_, scale_;
   const int num_replicas_;
-  std::vector<std::int64_t> counts_;  // from the batch
+  std::vector<std::int64_t> counts_;
   std::int64_t first_microbatch_ = 0;
   std::int64_t counted_tokens_ = 0;  // in this step, over all replicas
-  std::vector<Sum> sums_;            // count: from the batch, then from the loss function
+  std::vector<Sum> sums_;
   std::vector<MicrobatchLoss> values_;
 };
 

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// Returns the field for such an instruction's time without waits, or null for other().
+// Returns the field for an instruction's time without waits, or null for other().
 double* share_of(ActionKind kind, StepTimes& times) {
   if (is_compute(kind)) return &times.compute;
   switch (kind) {
@@ -86,7 +86,7 @@ void StepTimer::members_came(const Action& /*action*/) {
 void StepTimer::arrived(const Action& /*action*/, const std::vector<at::Tensor>& tensors) {
   const double seconds = recorder_.last_wait();
   waited_ += seconds;
-  // Waits for posts bring no tensors. Messages always do.
+  // A wait for asynchronous reductions brings no tensors. A message always does.
   (tensors.empty() ? times_.reduction : times_.wait_receive) += seconds;
 }
 

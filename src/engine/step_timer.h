@@ -1,8 +1,8 @@
-// Measures how a rank's step spends its time. The flight recorder times instructions and waits, and
-// must be an earlier observer.
+// Measures how a rank spends a step's time. Reads times from the flight recorder, which must be an
+// earlier observer.
 //
 // total = compute + wait_receive + wait_send + reduction + optimizer + other(). Every moment of a
-// step is in exactly one of them.
+// step is in exactly one of these.
 #pragma once
 
 #include <chrono>
@@ -41,8 +41,8 @@ class StepTimer final : public ExecutorObserver {
   const FlightRecorder& recorder_;
   StepTimes times_;
   Clock::time_point step_start_, work_start_;
-  double waited_ = 0;  // in this action, including idle work
-  // CPU clock at the start of the current run of compute and transfers, plus idle work since.
+  double waited_ = 0;  // waits and idle work in this action
+  // CPU time at the start of the current run of compute and transfers, plus idle work since.
   // Reading it is a system call, so we read twice per run, not per instruction.
   std::optional<double> cpu_start_;
   double work_cpu_start_ = 0;

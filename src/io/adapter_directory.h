@@ -14,7 +14,7 @@ namespace sluice {
 
 class AdapterDirectory {
  public:
-  // Throws Error(kInput). Threads may share it.
+  // Threads may share the object. Throws Error(kInput).
   explicit AdapterDirectory(const std::string& path);
   const SafetensorsReader& file() const { return file_; }
 
@@ -22,12 +22,13 @@ class AdapterDirectory {
   SafetensorsReader file_;
 };
 
-// An adapter may store weights of its base. Throws Error(kInput) if one differs from `base`.
+// Throws Error(kInput) if weights of the base model that are stored with the adapter differ from
+// `base`.
 void require_base_layers(const AdapterDirectory& directory, const HfDirectory& base);
 
-// Other parameters stay unchanged. Throws Error(kInput).
+// Loads the adapter's parameters and leaves others unchanged. Throws Error(kInput).
 void load_adapter(const AdapterDirectory& directory, std::vector<ParameterInfo>& parameters);
-// Initializes an adapter that does not change the model yet, with the same bits in every layout.
+// Initializes an adapter so that it does not change the model, with the same bits in every layout.
 void draw_adapter(std::vector<ParameterInfo>& parameters, std::uint64_t seed);
 
 }  // namespace sluice

@@ -19,8 +19,8 @@ namespace {
 
 constexpr const char* kProbe = ".sluice-probe-";
 
-// Removes probes of killed processes. Removing a live process's probe is harmless, because only its
-// creation matters.
+// Removes probes (test folders) of killed processes. Removing a live process's probe is harmless,
+// because only its creation matters.
 void remove_probes(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;
@@ -44,7 +44,6 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
       throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
     ancestor = parent_directory(ancestor);
   }
-  // Nothing can be created through a broken link.
   if (S_ISLNK(status.st_mode) && ::stat(ancestor.c_str(), &status) != 0)
     throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   if (!S_ISDIR(status.st_mode)) {
@@ -62,8 +61,8 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                .where = ancestor,
                .remedy = "raise the limit (ulimit -f)"});
   }
-  // Only creating a folder is a reliable test. access() ignores quotas, file systems without
-  // directories, and for root read-only mounts.
+  // Create a folder as a test. access() ignores quotas, file systems without directories, and for
+  // root read-only mounts.
   remove_probes(ancestor);
   std::string probe = ancestor + "/" + kProbe + "XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
@@ -73,7 +72,7 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
   if (::rmdir(probe.c_str()) != 0 && errno != ENOENT)
     throw file_error(kind, "cannot remove what was made in '" + folder + "'", probe, errno);
   struct statvfs disk;
-  // This file system does not report its size.
+  // This file system does not report its size, so skip the check.
   if (::statvfs(ancestor.c_str(), &disk) != 0 || disk.f_blocks == 0) return;
   const std::uint64_t left = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   if (left < bytes) {

@@ -8,11 +8,12 @@
 
 namespace sluice {
 
-// Returns an upper bound of the bytes on disk, with tokenizer files of source_directory.
+// Returns an upper bound of the bytes on disk for the model's weights and the tokenizer files of
+// source_directory.
 std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& source_directory);
 
-// Checks that `folder` can be written or created, that its disk has `bytes` left, and that files of
-// largest_file bytes are allowed (ulimit -f). Throws Error(kind).
+// Throws Error(kind) unless `folder` can be written or created, its disk has `bytes` left, and
+// files of largest_file bytes are allowed (ulimit -f).
 void check_writable(const std::string& folder, ErrorKind kind = ErrorKind::kCheckpoint,
                     std::uint64_t bytes = 0, std::uint64_t largest_file = 1);
 

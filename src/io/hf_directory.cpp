@@ -37,7 +37,7 @@ std::string conversion_advice(const std::string& path) {
          path + "').save_pretrained('NEW_DIRECTORY')\"";
 }
 
-// "model.layers.12.mlp.up_proj.weight" gives "model.layers.12".
+// Returns for example "model.layers.12" for "model.layers.12.mlp.up_proj.weight".
 std::string layer_of(std::string_view name) {
   std::size_t begin = 0;
   while (begin < name.size()) {
@@ -50,8 +50,8 @@ std::string layer_of(std::string_view name) {
   return {};
 }
 
-// Limits the search for the nearest name. Refusing a file of a million tensors then takes no longer
-// than reading its header.
+// Limits the search for the nearest name, so that rejecting a million tensors takes no longer than
+// reading their header.
 constexpr std::size_t kMostCandidates = 100'000;
 
 [[noreturn]] void refuse_without_safetensors(const std::string& path) {
@@ -77,7 +77,7 @@ constexpr std::size_t kMostCandidates = 100'000;
                                       : "'" + *other + "' exists, but shards need their index"});
 }
 
-// A Hugging Face cache without its blobs has broken links.
+// Throws if the file is a broken link, as in a Hugging Face cache without its blobs folder.
 void refuse_broken_link(const std::string& directory, const std::string& name) {
   const std::string path = directory + "/" + name;
   std::error_code ignored;

@@ -37,7 +37,7 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
          folder.end();
 }
 
-// The blobs folder of the Hugging Face cache that contains `folder`, or "".
+// Returns the blobs folder of the Hugging Face cache that contains `folder`, or "".
 fs::path blobs_of(fs::path folder) {
   for (; folder.has_relative_path(); folder = folder.parent_path()) {
     const fs::path snapshots = folder.parent_path(), model = snapshots.parent_path();
@@ -70,7 +70,7 @@ std::string index_text(const std::map<std::string, std::string>& weight_map, std
   return index.dump(2) + "\n";
 }
 
-// transformers before 4.56 reads "torch_dtype", later versions "dtype".
+// Versions of transformers before 4.56 read "torch_dtype", later versions "dtype".
 std::string config_of_weights(const std::string& config_text, const std::string& dtype) {
   Json config = parse_strict_json(config_text, kHfConfigFile, KeyOrder::kAsWritten);
   if (config.contains("torch_dtype")) config["torch_dtype"] = dtype;
@@ -100,7 +100,7 @@ std::vector<std::string> tokenizer_files(const std::string& directory) {
 std::string resolve_local_link(const std::string& path) {
   std::error_code failed;
   const fs::path target = fs::canonical(path, failed);
-  if (failed) return path;  // its reader reports it
+  if (failed) return path;  // the file's reader reports the error
   const fs::path folder = fs::canonical(parent_directory(path), failed);
   if (failed) return path;
   const fs::path blobs = blobs_of(folder);
@@ -133,8 +133,8 @@ CopiedFile copy_file(const std::string& from, const std::string& to) {
 }  // namespace io
 
 std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& source_directory) {
-  constexpr std::uint64_t kEntryBytes = 256;                 // without the name
-  constexpr std::uint64_t kMargin = std::uint64_t{1} << 20;  // partly filled blocks
+  constexpr std::uint64_t kEntryBytes = 256;                 // per tensor, without its name
+  constexpr std::uint64_t kMargin = std::uint64_t{1} << 20;  // for partly filled disk blocks
   std::uint64_t bytes = kMargin + 2 * model.config_text.size();
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {

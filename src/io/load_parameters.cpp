@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// First use -> all uses, in order.
+// Tied parameters: name of the first use -> names of all uses in order.
 using TieUses = std::map<std::string, std::vector<std::string>>;
 
 TieUses tie_uses(const ModelSpec& model) {
@@ -34,7 +34,7 @@ TieUses tie_uses(const ModelSpec& model) {
   return uses;
 }
 
-// Name -> name in files.
+// Parameter name -> tensor name in files.
 using StoredNames = std::map<std::string, std::string>;
 
 StoredNames stored_names(const ModelSpec& model) {
@@ -61,7 +61,7 @@ std::vector<std::string> names_of(const ModelSpec& model) {
   return names;
 }
 
-// A tied parameter has the tensor of its first stored use.
+// Returns a parameter's tensor, for a tied parameter that of its first stored use.
 TensorSource source_of(const HfDirectory& directory, const std::string& name,
                        const std::string& tied_to, const TieUses& ties, const StoredNames& stored,
                        const ModelSpec& model) {

@@ -27,7 +27,8 @@ constexpr const char* kKept = ".kept-";
   throw file_error(ErrorKind::kCheckpoint, what, path, error_number);
 }
 
-// ".step-00000100.tmp-..." gives "step-00000100". Other names give "", except `own`.
+// Returns for example "step-00000100" for ".step-00000100.tmp-...". Returns "" for names of other
+// kinds, except `own`.
 std::string original_name(const std::string& name, const std::string& kind,
                           const std::string& own) {
   const std::size_t at = name.rfind(kind);
@@ -36,7 +37,7 @@ std::string original_name(const std::string& name, const std::string& kind,
   return behind == own || step_of_name(behind) ? behind : std::string();
 }
 
-// -1 if another process has the lock, or the file system has none.
+// Returns -1 if another process has the lock, or if the file system has no locks.
 int lock_directory(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
@@ -104,8 +105,8 @@ void clean_hidden(const std::string& folder, const std::string& name, const std:
   ::close(lock);
 }
 
-// Removes kIncomplete last, even if the power fails, so that other files stay recognizable. May
-// leave an empty folder.
+// Removes the file kIncomplete last, even if the power fails, so that other files stay
+// recognizable. May leave an empty folder.
 void remove_incomplete(const std::string& path) {
   std::error_code error;
   std::vector<fs::path> files;
@@ -115,13 +116,13 @@ void remove_incomplete(const std::string& path) {
   try {
     sync_directory(path);
   } catch (const Error&) {
-    return;  // the next save removes it
+    return;  // the next save removes the directory
   }
   fs::remove(path + "/" + kIncomplete, error);
   fs::remove(path, error);
 }
 
-// Flushes the removal of the marker before any other file is removed.
+// Removes the marker and flushes the removal before other files are removed.
 void remove_marker(const std::string& path, const DirectoryKind& kind) {
   if (::unlink((path + "/" + kind.marker).c_str()) != 0) {
     if (errno == ENOENT) return;
@@ -219,7 +220,8 @@ void remove_published(const std::string& path, Commit commit, const DirectoryKin
     if (error && exists(doomed)) fail("cannot remove", doomed, error.value());
     return;
   }
-  // If the process ends here, the next save removes the rest. A full disk may prevent the marker.
+  // If the process ends during the removal, the next save removes the rest. A full disk may prevent
+  // the file kIncomplete.
   try {
     if (!exists(path + "/" + kIncomplete)) write_text(path + "/" + kIncomplete, "");
   } catch (const Error&) {
@@ -234,8 +236,8 @@ PublishedDirectory::PublishedDirectory(std::string path, Commit commit, Director
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   folder_ = parent_directory(path_);
   make_folders(folder_);
-  // Clean up first. A new directory is not locked yet, so clean_up() would remove it. In marker
-  // mode, the rest of a killed save must also free its name.
+  // Clean up before making a new directory, which clean_up() would remove while unlocked. In marker
+  // mode, this also removes a killed save with the same name.
   clean_up(folder_, base_name(path_), kind_);
   if (commit_ == Commit::kRename) {
     begin_rename();
@@ -276,7 +278,7 @@ PublishedDirectory::~PublishedDirectory() {
       try {
         remove_marker(working_, kind_);
         remove_incomplete(working_);
-      } catch (const Error&) {  // the next save removes it
+      } catch (const Error&) {  // the next save removes the directory
       }
     } else {
       fs::remove_all(working_, ignored);
@@ -285,7 +287,7 @@ PublishedDirectory::~PublishedDirectory() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-// 0, or an errno
+// Returns 0 or an errno.
 int PublishedDirectory::exchange() const {
   const int failed =
       ::renameat2(AT_FDCWD, working_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE);
@@ -301,7 +303,7 @@ void PublishedDirectory::move_aside(const std::string& aside) {
   }
 }
 
-// Returns the older directory's new place, or "".
+// Gives the directory its name. Returns the older directory's new path, or "".
 std::string PublishedDirectory::take_name() {
   if (!exists(path_)) {
     rename_path(working_, path_);
@@ -316,14 +318,14 @@ std::string PublishedDirectory::take_name() {
   if (failed == 0) return working_;
   if (failed != EINVAL && failed != ENOSYS && failed != EXDEV)
     fail("cannot exchange with '" + path_ + "'", working_, failed);
-  // This file system cannot exchange names. If the process ends here, clean_up() restores the old
-  // directory.
+  // Without atomic exchange, rename twice. If the process ends in between, clean_up() restores the
+  // old directory.
   const std::string aside = folder_ + "/." + base_name(path_) + kAside + unique_suffix();
   move_aside(aside);
   return aside;
 }
 
-// The commit may not be on disk, so restore the old directory, which is.
+// Restores the old directory, because the new one may not be on disk.
 void PublishedDirectory::give_name_back(const std::string& older) {
   std::error_code ignored;
   if (older == working_) {
@@ -343,7 +345,8 @@ void PublishedDirectory::publish(const std::string& marker_text) {
     write_text(working_ + "/" + kind_.marker, marker_text);
     sync_directory(working_);
     published_ = true;
-    fs::remove(working_ + "/" + kIncomplete, ignored);  // otherwise the next save does
+    // if it fails, the next save removes the file
+    fs::remove(working_ + "/" + kIncomplete, ignored);
     return;
   }
   write_text(working_ + "/" + kind_.marker, marker_text);
@@ -354,9 +357,9 @@ void PublishedDirectory::publish(const std::string& marker_text) {
   } catch (...) {
     give_name_back(older);
     try {
-      sync_directory(folder_);  // before new files are removed
+      sync_directory(folder_);  // flush before the destructor removes new files
     } catch (const Error&) {
-      published_ = true;  // A power loss may leave either name, so keep both.
+      published_ = true;  // After a power loss either name may exist, so keep both.
     }
     throw;
   }

@@ -1,10 +1,10 @@
-// A directory that appears as a whole, or not at all.
+// Publishes a directory as a whole, or not at all.
 //
-// kRename writes a temporary directory with the marker as its last file. It then flushes files,
-// folders, the rename, and the parent folder, in this order.
-// kMarker is for file systems without atomic renames. Files have their final names from the start,
-// and the marker, written after everything is flushed, commits them. It never replaces a committed
-// directory, because the old and the new one could not both be whole.
+// kRename writes a temporary directory, with the marker as last file. It then flushes files,
+// folders, the rename and the parent folder, in this order.
+// kMarker is for file systems without atomic renames. Files have their final names from the start.
+// Once all are flushed, writing the marker commits them. It never replaces a committed directory,
+// because the old and the new one could not both be whole.
 //
 // Killed processes leave .NAME.tmp-* (being written or removed), .NAME.old-* (moved aside), or, in
 // marker mode, a file .sluice-incomplete.
@@ -20,18 +20,18 @@
 namespace sluice::io {
 
 struct DirectoryKind {
-  const char* marker;  // written last
+  const char* marker;  // file that is written last
   // whether a file may be removed
   bool (*is_ours)(std::string_view file);
-  // whether the marker is whole
+  // whether the marker is valid
   bool (*is_committed)(const std::string& path);
 };
 
 class PublishedDirectory {
  public:
-  // Removes or restores what killed processes left. Throws Error(kCheckpoint).
+  // First removes or restores directories of killed processes. Throws Error(kCheckpoint).
   PublishedDirectory(std::string path, Commit commit, DirectoryKind kind);
-  // Removes an unpublished directory.
+  // Removes the directory unless it is published.
   ~PublishedDirectory();
   PublishedDirectory(const PublishedDirectory&) = delete;
   PublishedDirectory& operator=(const PublishedDirectory&) = delete;
@@ -39,8 +39,8 @@ class PublishedDirectory {
   // Write and flush files here before publish(), at most one folder deep.
   const std::string& working() const { return working_; }
   const std::string& path() const { return path_; }
-  // Writes the marker and commits. An older directory is removed, or kept as NAME.kept-* if it has
-  // foreign files.
+  // Writes the marker and commits. Removes an older directory, but keeps one with foreign files as
+  // NAME.kept-*.
   void publish(const std::string& marker_text);
 
  private:
@@ -58,26 +58,26 @@ class PublishedDirectory {
   bool published_ = false;
 };
 
-// Restores directories that were moved aside, unless a successor exists.
+// Restores directories that were moved aside, unless their successors exist.
 void restore_moved_steps(const std::string& folder);
-// Also removes uncommitted directories.
+// Like restore_moved_steps(), but also removes uncommitted directories.
 void clean_steps(const std::string& folder, const DirectoryKind& kind);
 
-// Returns new folders, parents first. Throws Error(kCheckpoint).
+// Returns the newly created folders, parents first. Throws Error(kCheckpoint).
 std::vector<std::string> make_folders(const std::string& path);
 
-// Another rank may have made it. Throws Error(kCheckpoint).
+// Creates the folder unless another rank has created it. Throws Error(kCheckpoint).
 void ensure_folder(const std::string& path);
 
-// True if a save in marker mode has not finished.
+// Whether a save in marker mode has not finished.
 bool is_unfinished(const std::string& path);
-// Renames to NAME.kept-*. Throws Error(kCheckpoint).
+// Renames the directory to NAME.kept-*. Throws Error(kCheckpoint).
 void rename_to_kept(const std::string& path);
 
-// Looks into folders one level deep.
+// Checks files up to one folder deep.
 bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file));
 
-// Removes the directory without ever showing it as whole while files are missing. Throws
+// Removes the directory. It never looks committed while files are missing. Throws
 // Error(kCheckpoint).
 void remove_published(const std::string& path, Commit commit, const DirectoryKind& kind);
 

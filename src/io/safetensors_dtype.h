@@ -8,11 +8,9 @@
 
 namespace sluice::io {
 
-// nullopt if torch has no such dtype
 std::optional<at::ScalarType> torch_dtype(std::string_view safetensors_dtype);
-// "" if the format has no such dtype
 std::string safetensors_dtype(at::ScalarType dtype);
-// dtypes that are converted into each other
+// Whether we convert this float dtype to other ones.
 bool is_plain_float(at::ScalarType dtype);
 
 }  // namespace sluice::io

@@ -143,7 +143,7 @@ void SafetensorsReader::read_into(std::string_view name, const Slice& slice,
   const std::uint64_t start = impl_->data_start + source.begin;
   const auto element = static_cast<std::uint64_t>(c10::elementSize(stored.dtype));
   const at::Tensor flat = destination.detach().view(-1);
-  // BOOL bytes in a file may be other than 0 and 1, unlike in C++.
+  // Check BOOL bytes, because a file may have other values than 0 and 1.
   const bool checked_bool = stored.dtype == at::kBool;
   if (destination.device().is_cpu() && wanted == stored.dtype && !checked_bool) {
     for_each_run(slice, whole.sizes, [&](auto in_whole, auto in_box, auto count) {

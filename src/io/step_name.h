@@ -1,4 +1,4 @@
-// Names of checkpoints: "step-00000012", at least eight digits.
+// Names of checkpoint folders: "step-00000012", at least eight digits.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 namespace sluice::io {
 
 std::string step_name(std::int64_t step);
-// nullopt for other names
 std::optional<std::int64_t> step_of_name(std::string_view name);
 
 }  // namespace sluice::io

@@ -32,7 +32,7 @@ class AdamW : public Optimizer {
   void step(std::span<const std::size_t> members, double lr, double grad_scale) override {
     const at::NoGradGuard no_grad;
     std::vector<ops::AdamWCall> calls;
-    std::vector<at::Tensor> read;  // gradients in their parameters' layout; must live until run()
+    std::vector<at::Tensor> read;  // must live until run()
     for (const ParameterGroup& group : group_parameters(parameters_, members, decays_)) {
       std::vector<at::Tensor> values, gradients, means, squares, steps;
       for (std::size_t i : group.members) {
@@ -75,8 +75,8 @@ class AdamW : public Optimizer {
 
  private:
   struct Moments {
-    at::Tensor mean, square;  // in state_type(), with the parameter's layout
-    at::Tensor step;          // float32 scalar, as the fused kernel requires
+    at::Tensor mean, square;
+    at::Tensor step;  // float32 scalar for LibTorch's fused kernel
   };
 
   static bool has_kernel(const at::Tensor& value) {
@@ -87,7 +87,7 @@ class AdamW : public Optimizer {
                          double weight_decay) const {
     const Moments& moments = moments_[i];
     const double steps = moments.step.item<float>();
-    parameters_[i].value.unsafeGetTensorImpl()->bump_version();  // as LibTorch's operators do
+    parameters_[i].value.unsafeGetTensorImpl()->bump_version();  // as an in-place operator does
     return {.size = gradient.numel(),
             .value = parameters_[i].value.mutable_data_ptr<float>(),
             .mean = moments.mean.mutable_data_ptr<float>(),
@@ -103,7 +103,7 @@ class AdamW : public Optimizer {
             .gradient_divisor = grad_scale};
   }
 
-  // Threads share the blocks of all parameters. The kernel works element by element, so block ends
+  // Threads divide the blocks of all parameters. The kernel works element by element, so block ends
   // affect no bit.
   static void run(const std::vector<ops::AdamWCall>& calls) {
     const auto adamw = ops::kernels().adamw;

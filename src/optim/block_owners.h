@@ -1,5 +1,5 @@
-// Assigns each parameter block of a rank's stages to a replica, which sums the block's gradients
-// and, with sharded optimizer state, updates the block.
+// Assigns each parameter block of a rank's stages to one replica. This owner sums the block's
+// gradients and, with sharded optimizer state, updates the block.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ class BlockOwners {
  public:
   BlockOwners(const std::vector<Stage*>& stages, int num_replicas);
 
-  // Indexed [replica][range], in layer order.
+  // Returns [replica][range], in layer order.
   const std::vector<std::vector<ElementRange>>& of_stage(int stage) const {
     return stages_.at(stage);
   }

@@ -25,7 +25,7 @@ std::vector<std::vector<ElementRange>> divide_blocks(
   for (const std::size_t index : indices) {
     std::int64_t begin = 0;
     for (const std::int64_t end : ends[index]) {
-      // A replica owns a block if its share of all elements has the block's middle.
+      // A replica owns a block if the block's middle is in the replica's share of all elements.
       const std::int64_t twice_middle = 2 * before + begin + end;
       const std::int64_t owner = all == 0 ? 0 : twice_middle * num_owners / (2 * all);
       auto& ranges =

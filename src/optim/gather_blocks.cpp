@@ -14,7 +14,8 @@ namespace {
 using Blocks = std::vector<TensorBlock>;
 using Gathering = Work<std::vector<at::Tensor>>;
 
-// Divides an owner's blocks into rounds of at most kBucketBytes, or one larger block.
+// Divides an owner's blocks into rounds of at most kBucketBytes. A larger block is a round of its
+// own.
 std::vector<Blocks> into_rounds(const Blocks& blocks) {
   std::vector<Blocks> rounds;
   std::int64_t bytes = kBucketBytes;

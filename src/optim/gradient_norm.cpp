@@ -17,7 +17,8 @@ namespace {
 constexpr std::int64_t kBlock = kGradientBlock;
 constexpr int kLanes = 8;
 
-// Sums term(x[i]) in kLanes interleaved sums, so the order does not depend on the vector width.
+// Sums term(x[i]) in kLanes interleaved sums, so the order of additions does not depend on the
+// vector width.
 template <typename T, typename Term>
 double sum_block(const T* x, std::int64_t count, const Term& term) {
   double lanes[kLanes] = {};
@@ -35,7 +36,7 @@ double largest_of_block(const T* x, std::int64_t count) {
   double largest = 0.0;
   for (std::int64_t i = 0; i < count; ++i) {
     const double size = std::abs(static_cast<double>(x[i]));
-    if (!(size <= largest)) largest = size;  // also takes NaN, which no later element replaces
+    if (!(size <= largest)) largest = size;  // also true for NaN, which no later element replaces
     if (std::isnan(largest)) return largest;
   }
   return largest;
@@ -65,7 +66,7 @@ double largest_of(std::span<const double> values) {
   return largest_of_block(values.data(), static_cast<std::int64_t>(values.size()));
 }
 
-// The powers may overflow a double, so first divide by the largest element.
+// Whether to divide elements by the largest first, because their powers may overflow a double.
 bool needs_scale(double p) { return p != 1.0 && p != 2.0 && !std::isinf(p); }
 bool is_scale(double largest) { return largest > 0.0 && std::isfinite(largest); }
 

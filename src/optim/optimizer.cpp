@@ -93,7 +93,7 @@ void update_by_blocks(const std::vector<at::Tensor>& tensors,
   }
   at::parallel_for(0, (numel + kGradientBlock - 1) / kGradientBlock, 1,
                    [&](std::int64_t first_block, std::int64_t last_block) {
-                     const at::NoGradGuard no_grad;  // NoGradGuard is per thread
+                     const at::NoGradGuard no_grad;  // each thread needs its own guard
                      for (std::int64_t block = first_block; block < last_block; ++block) {
                        const std::int64_t begin = block * kGradientBlock;
                        const std::int64_t size = std::min(kGradientBlock, numel - begin);

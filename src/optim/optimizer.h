@@ -1,13 +1,12 @@
 // Updates one rank's parameters from their gradients.
 //
-// The update of an element depends only on that element, its gradient and its state, not on
-// alignment or the number of threads. Without a gradient, a parameter and its state stay unchanged.
+// An element's update depends only on the element, its gradient and its state, not on alignment or
+// the number of threads. Without a gradient, a parameter and its state stay unchanged.
 //
 // Our own kernel (ops/kernels) runs AdamW of float32 parameters on the CPU. It is compiled for
 // several instruction sets, so its last bits depend on the processor. LibTorch's fused kernels run
-// SGD, float64 and CUDA. Elementary operators in float32 handle other devices and half-precision
-// parameters, whose gradients are float32. State is float32, or float64 for float64. On the CPU,
-// all state of one type is in one buffer, on 2 MiB pages if the system has them.
+// SGD, float64 and CUDA. Elementary float32 operators handle other devices and half precision,
+// whose gradients are float32. State is float32, or float64 for float64 parameters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +23,7 @@
 
 namespace sluice {
 
-// A leaf variable. step() reads its grad(). Weight decay depends on the name.
+// A leaf variable, whose grad() step() reads. Weight decay depends on the name.
 struct OptimizedParameter {
   std::string name;
   at::Tensor value;
@@ -34,8 +33,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Updates the parameters with these indices, with gradients divided by `grad_scale` (1 / clip
-  // coefficient). May overwrite the gradients.
+  // Updates the parameters with these indices. Divides gradients by `grad_scale` (1 / clip
+  // coefficient), and may overwrite them.
   virtual void step(std::span<const std::size_t> members, double lr, double grad_scale) = 0;
   void step(double lr, double grad_scale = 1.0);
 
@@ -47,7 +46,7 @@ class Optimizer {
 
 // AdamW (Loshchilov and Hutter, arXiv 1711.05101) has decoupled weight decay and bias correction,
 // as torch.optim.AdamW. SGD has no momentum and adds weight decay to the gradient, as
-// torch.optim.SGD. options.weight_decay skips parameters whose names match options.no_decay.
+// torch.optim.SGD. Weight decay skips names that match options.no_decay.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<OptimizedParameter> parameters);
 

@@ -22,23 +22,22 @@ std::vector<ParameterGroup> group_parameters(const std::vector<OptimizedParamete
                                              std::span<const std::size_t> members,
                                              const std::vector<double>& weight_decays);
 
-// Returns the gradient in the parameter's memory layout, so that both are flat arrays. May be
-// undefined.
+// Returns the parameter's gradient in the parameter's memory layout, or an undefined tensor.
 at::Tensor gradient_like(const at::Tensor& parameter);
 
-// Fused kernels take dense CPU or CUDA parameters in float32 or float64, with gradients of the same
-// type.
+// Whether LibTorch's fused kernels take the parameter. It must be dense, on CPU or CUDA, in float32
+// or float64, with a gradient of the same type.
 bool can_fuse(const at::Tensor& parameter, const at::Tensor& gradient);
 
 at::ScalarType state_type(const at::Tensor& parameter);
 
-// Returns the scale for fused kernels, or nullopt for 1.
+// Returns grad_scale as a tensor for fused kernels, or nullopt if it is 1.
 std::optional<at::Tensor> grad_scale_tensor(double grad_scale, const at::Tensor& like);
 
-// A kind of state that every parameter has, "NAME/PARAMETER" in Optimizer::state().
+// A kind of state, such as "exp_avg". Optimizer::state() names it "NAME/PARAMETER".
 struct StateKind {
   std::string name;
-  bool per_element = true;  // otherwise one number
+  bool per_element = true;  // otherwise one number per parameter
   at::ScalarType dtype = at::kFloat;
 };
 std::vector<StateKind> state_kinds(OptimizerKind kind, const at::Tensor& parameter);
@@ -48,9 +47,9 @@ std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options,
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options,
                                     std::vector<OptimizedParameter> parameters);
 
-// Calls update(parts) with the same elements of all tensors, which must have equal strides. Passes
-// dense CPU tensors in blocks, because operators' bits may depend on an element's position. The
-// result depends neither on block owners nor on threads. Passes other tensors whole.
+// Calls update(parts) with the same elements of all tensors, which must have equal strides. Divides
+// dense CPU tensors into blocks, because operators' bits may depend on an element's position. The
+// result then depends neither on block owners nor on threads. Passes other tensors whole.
 void update_by_blocks(const std::vector<at::Tensor>& tensors,
                       const std::function<void(std::vector<at::Tensor>& parts)>& update);
 

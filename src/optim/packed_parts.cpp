@@ -12,14 +12,14 @@
 namespace sluice {
 namespace {
 
-// Alignment of each part: a cache line, and more than any element size.
+// Alignment of each packed tensor: a cache line, and more than any element size.
 constexpr std::int64_t kAlignment = 64;
 
 std::int64_t padded(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// The message begins with the bytes of each part, padded to the alignment.
+// The header has each tensor's size in bytes. kNotThere: undefined tensor. kNoPart: padding.
 constexpr std::int64_t kNotThere = -1, kNoPart = -2;
 std::int64_t header_bytes(std::size_t num_parts) {
   return padded(static_cast<std::int64_t>(num_parts * sizeof(std::int64_t)));

@@ -7,8 +7,7 @@
 
 namespace sluice {
 
-// Size of one message: large enough to use bandwidth, small enough to avoid a second copy of
-// everything.
+// Bytes of one message: enough to use the bandwidth, but little extra memory.
 inline constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;
 
 struct PartMeta {
@@ -16,12 +15,12 @@ struct PartMeta {
   at::ScalarType dtype = at::kFloat;
 };
 
-// parts: flat tensors on `device`, or undefined. Returns the message as bytes, undefined without
-// parts. memory: an unused earlier message without `parts`, overwritten if large enough.
+// Packs flat tensors, some of which may be undefined, into one byte tensor. Returns undefined if
+// `parts` is empty. memory: an earlier message to overwrite.
 at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device,
                       const at::Tensor& memory = {});
-// Returns flat views of `packed`, undefined where parts were undefined. Throws Error(kInternal) if
-// the message has other parts.
+// Unpacks a message into flat views, undefined where pack_parts() got undefined tensors. Throws
+// Error(kInternal) if the message does not match `parts`.
 std::vector<at::Tensor> unpack_parts(const at::Tensor& packed, const std::vector<PartMeta>& parts);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// SGD without momentum: p <- p - lr (g + w p).
+// SGD without momentum, with rate lr, gradient g and decay w: p <- p - lr (g + w p).
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 

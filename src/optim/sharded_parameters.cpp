@@ -42,7 +42,7 @@ ShardedParameters::ShardedParameters(const std::vector<Stage*>& stages, const Bl
       if (!has_memory_of_its_own(info.tensor, num_of_storage)) continue;
       if (!info.trainable) frozen.push_back(index);
       Parameter& parameter = parameters[index];
-      parameter.whole = info.tensor.variable_data();  // has its own version counter
+      parameter.whole = info.tensor.variable_data();  // so it has its own version counter
       for (int replica = 0; replica < groups.num_replicas; ++replica)
         parameter.of_replica.push_back(info.trainable ? owners.range(stage->index(), index, replica)
                                                       : std::nullopt);

@@ -1,9 +1,9 @@
-// Parameters of which every replica keeps only its own blocks, except from UNSHARD to RESHARD of
-// their stage (zero3). A parameter stays whole if it shares memory (a tie within the rank, a view)
-// or is not contiguous.
+// Shards parameters with zero3. Every replica keeps only the blocks that it owns, except between a
+// stage's UNSHARD and RESHARD. A parameter stays whole if it shares memory (a tie within the rank,
+// a view) or is not contiguous.
 //
 // Modules keep their tensor objects, without memory while sharded. Version counters do not change,
-// so graphs' saved tensors are valid again with whole parameters.
+// so tensors saved in autograd graphs are valid again after UNSHARD.
 #pragma once
 
 #include <map>
@@ -18,29 +18,28 @@ namespace sluice {
 
 class ShardedParameters {
  public:
-  // Frees the memory of all sharded parameters. The own blocks are uninitialized.
+  // Frees the memory of all sharded parameters. Their owned blocks are uninitialized.
   ShardedParameters(const std::vector<Stage*>& stages, const BlockOwners& owners,
                     const RunGroups& groups);
 
-  // Starts gathering the parameters of a stage. Collective over the replicas.
+  // Starts gathering a stage's parameters. Collective over the replicas.
   Work<void> unshard(int stage);
-  // Frees a stage's parameters again.
   void reshard(int stage);
 
-  // begin_filling() gives the stage's parameters memory marked as unfilled (layer/unfilled.h).
-  // end_filling() copies it to the own blocks and frees it. Not allowed within a step.
+  // begin_filling() gives a stage's parameters memory, marked as unfilled (layer/unfilled.h).
+  // end_filling() copies it to the owned blocks and frees it. Do not call these within a step.
   void begin_filling(int stage);
   void end_filling(int stage);
 
   bool is_sharded(int stage, std::size_t parameter) const;
-  // Returns the own blocks as a flat tensor, empty if there are none. own() and range() require
-  // is_sharded().
+  // Returns the parameter's blocks that this replica owns as a flat tensor, which may be empty.
+  // own() and range() require is_sharded().
   const at::Tensor& own(int stage, std::size_t parameter) const;
   std::optional<ElementRange> range(int stage, std::size_t parameter, int replica) const;
 
  private:
   struct Parameter {
-    at::Tensor whole;  // same memory, own version counter
+    at::Tensor whole;  // the module's tensor, with another version counter
     at::Tensor own;
     std::vector<std::optional<ElementRange>> of_replica;
   };
@@ -50,7 +49,7 @@ class ShardedParameters {
   }
 
   const RunGroups groups_;
-  std::map<int, Parameters> stages_;  // by stage, then index in the stage
+  std::map<int, Parameters> stages_;
 };
 
 }  // namespace sluice

@@ -12,12 +12,12 @@ namespace {
 
 using detail::Cut;
 
-// A divided parameter on this rank, as `outer` rows of `row` elements. Each row has a piece of each
-// section and slice.
+// A tensor-parallel parameter on this rank, as `outer` rows of `row` elements. Each row has a range
+// of every section (fused part) and slice.
 struct Rows {
   std::int64_t outer = 1, row = 0;
-  std::int64_t rows_of_block = 1;        // if `outer` is above 1
-  std::vector<std::vector<Cut>> pieces;  // [section][own slice]: elements within a row
+  std::int64_t rows_of_block = 1;
+  std::vector<std::vector<Cut>> pieces;  // [section][slice]: element ranges in a row
 
   explicit Rows(const ParameterInfo& parameter) {
     const std::vector<std::int64_t>& shape = parameter.global_shape;

@@ -1,6 +1,6 @@
-// The blocks of a parameter that is divided into slices. Owners' ranges end at block ends, and
-// norms combine the blocks' sums of squares. Each slice has its own norm on any rank. No
-// block spans two slices:
+// Divides a parameter that has tensor-parallel slices into blocks. Owners' ranges end at block
+// ends, and norms combine the blocks' sums of squares. No block spans two slices, so a slice has
+// the same norm on any rank:
 //
 //   divided along dimension 0         every slice of every section is contiguous, and a block is
 //                                     kGradientBlock of its elements
@@ -18,15 +18,15 @@
 
 namespace sluice {
 
-// [slice of the rank][block], blocks in memory order.
+// Sums of squares as [slice][block], for this rank's slices, blocks in memory order.
 using SliceSquares = std::vector<std::vector<double>>;
 
-// Returns ascending block ends in memory, the last is numel(). The parameter must be divided and
-// contiguous.
+// Returns the ends of the blocks in memory, ascending. The last is numel(). The parameter must be
+// divided and contiguous.
 std::vector<std::int64_t> block_ends(const ParameterInfo& parameter);
 
-// Sums squares of elements [begin, begin + flat.numel()) of the parameter's gradient, which must
-// start and end at block ends.
+// Returns sums of squares of elements [begin, begin + flat.numel()) of the parameter's gradient.
+// Both ends must be block ends.
 SliceSquares slice_squares(const ParameterInfo& parameter, const at::Tensor& flat,
                            std::int64_t begin, const SquaresOf& squares_of = block_squares);
 

@@ -1,6 +1,5 @@
-// Memory for optimizer state in one buffer on 2 MiB pages. An update is limited by memory
-// bandwidth, and lookups of 4 KiB pages would slow it. The system may ignore the request for large
-// pages.
+// Allocates optimizer state in one buffer on 2 MiB pages, if the system has them. Memory bandwidth
+// limits updates, and address lookups for 4 KiB pages would slow them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +8,8 @@
 
 namespace sluice {
 
-// Returns zeros with the sizes and strides of `like`, which must be dense CPU tensors. They are not
-// views, and each starts at a cache line.
+// Returns zeros with the sizes and strides of `like`, which must be dense CPU tensors. Each starts
+// at a cache line and is not an autograd view.
 std::vector<at::Tensor> zeros_in_one_buffer(const std::vector<at::Tensor>& like,
                                             at::ScalarType dtype);
 

@@ -8,16 +8,16 @@
 
 namespace sluice {
 
-// Collective. Throws Error(kUsage) if ranks differ in call, autocast state, options or, within a
-// replica, batch. With several replicas, sets batch.first_microbatch and batch.total_count. call:
-// for example "train_step".
+// Checks that all ranks make the same call. Collective over all ranks. Throws Error(kUsage) if
+// ranks differ in call, autocast state, options or, within a replica, batch. With several replicas,
+// sets batch.first_microbatch and batch.total_count.
 void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options, const char* call,
            Compared compared);
 
-// Collective. Throws Error(kUsage) unless all ranks make this call now.
+// Throws Error(kUsage) unless all ranks of `world` make this call now. Collective.
 void require_call(const Group& world, const char* call);
 
-// Compared with other ranks' calls once this rank's body has returned.
+// The `call` that a rank whose user function has returned sends to other ranks.
 inline constexpr const char* kEndOfBody = "nothing more: its body has returned";
 
 }  // namespace sluice

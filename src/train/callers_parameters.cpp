@@ -33,7 +33,8 @@ void CallersParameters::make_anew() {
   blocks_ = own_blocks(rank_);
   for (OwnBlocks& own : blocks_) {
     if (are_blocks_) {
-      // The new tensor has its own version counter, which only the caller advances.
+      // A new tensor has a version counter of its own, so only the caller's writes advance the
+      // counter.
       own.value = own.value.variable_data().set_requires_grad(true);
     } else {
       own = whole_of(*own.parameter, *own.use);
@@ -73,7 +74,8 @@ void CallersParameters::require_settled(const char* call) const {
   if (!are_blocks_) return;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const Mark now = mark_of(blocks_[i]), &then = marks_[i];
-    // We assume that a caller writes to a whole parameter on all replicas alike.
+    // Callers may write to a whole parameter, because we assume that they do so on all replicas
+    // alike.
     const bool is_written = now.of_parameter == then.of_parameter && now.hash != then.hash;
     if (now.of_block == then.of_block && !is_written) continue;
     throw Error(ErrorKind::kUsage,

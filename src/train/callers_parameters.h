@@ -1,6 +1,6 @@
-// The tensors for a caller's optimizer: this rank's parameters or, with zero1 and zero3, its
-// replica's own blocks as leaves. Detects writes to blocks outside of Pipeline::update(), which do
-// not reach other replicas.
+// The tensors for a user's optimizer. They are this rank's parameters or, with zero1 and zero3,
+// leaf tensors of the parameter blocks that this replica owns. Detects writes to blocks outside of
+// Pipeline::update(), because they do not reach other replicas.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,25 @@ namespace sluice {
 
 class CallersParameters {
  public:
-  // are_callers: false if the optimizer is sluice's; all tensors are then whole.
+  // are_callers: true if the user has the optimizer. If sluice has it, all tensors are whole.
   CallersParameters(const RankModel& rank, bool are_callers);
 
   const std::vector<OwnBlocks>& all() const { return blocks_; }
   bool are_blocks() const { return are_blocks_; }
-  // Returns an undefined tensor if the use is frozen.
+  // Returns an undefined tensor if this use of a parameter is frozen.
   at::Tensor of(const std::string& use) const;
 
   const std::string& name_of(const at::Tensor& own) const;
 
-  // Call this after the parameters have moved.
+  // Makes the tensors again. Call this after the parameters' memory has moved.
   void make_anew();
   // Records that all replicas have the current values.
   void settle();
   // Throws Error(kUsage) if a block was written to since settle(). Compares version counters and
   // some elements, because SGD does not advance the counters.
   void require_settled(const char* call) const;
-  // Throws Error(kUsage) if the optimizer holds other tensors or, with blocks, may not work element
-  // by element.
+  // Throws Error(kUsage) if the optimizer holds other tensors than these, or holds blocks but may
+  // not update element by element.
   void require_fits(const torch::optim::Optimizer& optimizer, const std::string& where) const;
 
  private:

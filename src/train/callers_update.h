@@ -1,5 +1,5 @@
-// Updates by a caller's optimizer. The row's first instruction calls it for all stages. Each UPDATE
-// then sends its stage's blocks to the other replicas.
+// Updates parameters with a user's optimizer. The first update instruction on a rank runs the
+// optimizer for all stages. Each UPDATE then sends its stage's blocks to the other replicas.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ class CallersUpdate final : public StepUpdate {
 
  private:
   const RankModel& rank_;
-  const std::function<void()>* step_ = nullptr;  // null once called
+  const std::function<void()>* step_ = nullptr;  // null after the call
 };
 
 }  // namespace sluice

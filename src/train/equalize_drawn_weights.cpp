@@ -92,7 +92,7 @@ void copy_first(const std::vector<Stage*>& stages, const Group& group, const Wan
     for (const auto& [name, buffer] : stage->chunk().buffers()) tensors.push_back(buffer.detach());
   }
   for (at::Tensor& tensor : tensors) {
-    // Send a copy, because receivers may share the storage.
+    // Send a copy, because receivers may share the sender's storage.
     const at::Tensor given = group.rank() == 0 ? tensor.clone() : at::Tensor();
     const at::Tensor first = group.broadcast(given, 0).wait();
     if (group.rank() != 0) tensor.copy_(first);

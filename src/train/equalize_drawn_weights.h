@@ -7,10 +7,10 @@
 
 namespace sluice {
 
-// Makes drawn weights equal across ranks. All uses of a tie, frozen or not, get the first use's
-// value. All replicas get the parameters and buffers of replica 0. Collective over all ranks.
-// by_module: Initialization::module drew the weights. A module's own parameters must then be on one
-// stage, because several would draw the same random numbers. Otherwise throws Error(kUsage).
+// Makes randomly initialized weights equal across ranks. All uses of a tied parameter, frozen or
+// not, get the first use's value. All replicas get replica 0's parameters and buffers. Collective
+// over all ranks. by_module: true if Initialization::module drew the weights. Throws Error(kUsage)
+// if a module then has parameters on several stages, which would draw the same random numbers.
 void equalize_drawn_weights(const std::vector<Stage*>& stages, const RunGroups& groups,
                             bool by_module);
 

@@ -66,8 +66,8 @@ EvaluationModel::EvaluationModel(const Model& model, const Plan& plan, RankModel
   require_buffers();
 }
 
-// Rejects buffers that only other ranks train, because their values here would be outdated. A
-// buffer that no training layer reads keeps its factory's value.
+// Rejects evaluation buffers that are trained only on other ranks, because their values on this
+// rank would be outdated.
 void EvaluationModel::require_buffers() {
   const Tensors own = buffers_of(training_);
   std::set<std::string> trained;

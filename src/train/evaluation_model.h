@@ -1,5 +1,5 @@
-// This rank's share of evaluation layers that differ from the training layers. The modules are cut
-// like the training's and use its parameters and buffers.
+// One rank's evaluation layers, if they differ from the training layers. They have the training's
+// stages, parameters and buffers.
 #pragma once
 
 #include "sluice/model.h"
@@ -11,15 +11,16 @@ namespace sluice {
 
 class EvaluationModel {
  public:
-  // Collective over all ranks. model: Model::evaluation. plan: the training's. Throws Error(kUsage)
-  // if the plan has no evaluation, cannot be cut like the training, or shards weights.
+  // Collective over all ranks. model: Model::evaluation. plan: the training plan. Throws
+  // Error(kUsage) if the plan has no evaluation or shards weights, or if `model` does not fit the
+  // plan's stages.
   EvaluationModel(const Model& model, const Plan& plan, RankModel& training,
                   const Transport& transport, const RunOptions& options);
 
   const Plan& plan() const { return plan_; }
   RankModel& share() { return share_; }
   const ModelEnd& end() const { return end_; }
-  // Call this before each run, because the training may have replaced its tensors.
+  // Call this before each evaluation, because training may have replaced its tensors.
   void take_weights();
 
  private:

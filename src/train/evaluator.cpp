@@ -20,7 +20,7 @@ class EvaluationMode {
     for (auto& [module, is_training] : modes_) module->eval();
   }
   ~EvaluationMode() {
-    // also sets submodules, but these come later in the list
+    // train() also sets submodules, which the list restores later
     for (auto& [module, is_training] : modes_) module->train(is_training);
   }
   EvaluationMode(const EvaluationMode&) = delete;
@@ -30,7 +30,7 @@ class EvaluationMode {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
 };
 
-// Gathers sharded stages before a run, because replicas may run different programs.
+// Gathers parameters that zero3 shards before a run, because replicas may run different programs.
 class WholeStages {
  public:
   explicit WholeStages(const RankModel& rank) : rank_(rank) {
@@ -82,7 +82,7 @@ StepRunner& Evaluator::runner_for(const detail::StepProgram& program) {
 StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
   const WholeStages whole(rank_);
   if (batch.microbatches.size() == 0) {
-    // Take part in the exchange, because other replicas may have losses.
+    // Join the collective without a batch, because other replicas may have losses.
     losses_ = post_losses(rank_.groups.world, nullptr, StepRequest::kNone).wait().of_microbatches;
     return {};
   }

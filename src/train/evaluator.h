@@ -1,4 +1,4 @@
-// Runs only forwards, for any number of microbatches. Caches the latest programs.
+// Runs forward-only programs for any number of microbatches. Caches the latest programs.
 #pragma once
 
 #include <list>
@@ -17,16 +17,16 @@ namespace sluice {
 
 class Evaluator {
  public:
-  // other: the layers that evaluate, or null for those of `rank`.
+  // other: the evaluation layers, or null to use the training layers of `rank`.
   Evaluator(std::unique_ptr<EvaluationModel> other, const Plan& plan, RankModel& rank,
             Transport& transport, const ModelEnd& end, const RunOptions& options,
             const std::vector<ExecutorObserver*>& observers);
 
-  // Collective over all ranks. With several replicas, some batches may be empty. Modules are in
-  // evaluation mode meanwhile.
+  // Collective over all ranks. Some replicas may have an empty batch. Modules are in evaluation
+  // mode during the call.
   StepResult run(const StepBatch& batch, const StepOptions& options = {});
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
-  // Losses of the last run in microbatch order, on all ranks.
+  // Losses of the last run() in microbatch order, on all ranks.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
   std::string flight_record() const;
   std::size_t num_programs() const { return runners_.size(); }
@@ -52,7 +52,7 @@ class Evaluator {
   const RunOptions& options_;
   const std::vector<ExecutorObserver*> observers_;
   StepUpdate nobodys_;
-  std::list<Runner> runners_;  // most recently used first
+  std::list<Runner> runners_;
   std::vector<MicrobatchLoss> losses_;
 };
 

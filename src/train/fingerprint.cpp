@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kDigits = 15;
-constexpr std::int64_t kElements = 64;  // compared in the first, middle and last row
+constexpr std::int64_t kElements = 64;
 
 void add_row(ContentHash& hash, at::Tensor tensor, std::int64_t row) {
   tensor = tensor.select(0, row);
@@ -37,14 +37,14 @@ std::int64_t fingerprint_of(const at::Tensor& tensor, Compared compared) {
         add_row(hash, detached, row);
     }
   }
-  return std::stoll(hash.digits().substr(0, kDigits), nullptr, 16) | 1;  // 0 means "not hashed"
+  // 0 would mean "not hashed"
+  return std::stoll(hash.digits().substr(0, kDigits), nullptr, 16) | 1;
 }
 
 }  // namespace
 
 std::vector<std::int64_t> fingerprint(const StepBatch& batch, Compared compared) {
   std::vector<std::int64_t> numbers;
-  // hashes of tensors that microbatches may share
   std::vector<std::pair<at::Tensor, std::int64_t>> before;
   for (std::size_t m = 0; m < batch.microbatches.size(); ++m) {
     if (compared == Compared::kSome && m > 0 && m + 1 < batch.microbatches.size()) continue;

@@ -1,4 +1,3 @@
-// Hashes batches, so that ranks notice if theirs differ.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +8,14 @@
 
 namespace sluice {
 
-// kAll reads all elements. kSome reads a few elements of the first and last microbatch.
+// kAll hashes all elements. kSome hashes a few elements of the first and last microbatch.
 enum class Compared : std::uint8_t { kAll, kSome };
 
-// Returns a hash for every input of each compared microbatch. Tensors without data, and tensors on
-// a device, whose reading would block, have hash 0.
+// Returns one hash per input and hashed microbatch. It is 0 for tensors without data or on a GPU,
+// because reading a GPU would block.
 std::vector<std::int64_t> fingerprint(const StepBatch& batch, Compared compared);
 
-// A hash of 0 matches every hash.
+// Whether all hashes are equal. A hash of 0 matches every hash.
 bool fingerprints_match(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b);
 
 }  // namespace sluice

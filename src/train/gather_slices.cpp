@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// Returns the divided parameter to which a tensor belongs, or null. State that is not per element
-// belongs to none.
+// Returns the tensor-parallel parameter to which a tensor belongs. Returns null for state without
+// an element per parameter element.
 const ParameterInfo* divided_of(const std::string& name, const at::Tensor& tensor,
                                 const std::map<std::string, const ParameterInfo*>& parameters) {
   auto found = parameters.find(name);
@@ -77,7 +77,6 @@ NamedTensors gather_slices(NamedTensors tensors,
   NamedTensors gathered;
   std::vector<std::int64_t> load(num_shares, 0);
   std::vector<std::vector<at::Tensor>> parts(num_shares);
-  // parameters sent to this rank, and their index in `gathered`
   std::vector<std::pair<const ParameterInfo*, std::size_t>> mine;
   for (auto& [name, tensor] : tensors) {
     const ParameterInfo* info = divided_of(name, tensor, parameters);

@@ -11,18 +11,18 @@
 
 namespace sluice {
 
-// Keyed by full name. The stages must outlive the result.
+// The stages must outlive the result.
 std::map<std::string, const ParameterInfo*> parameters_by_name(const std::vector<Stage*>& stages);
 
-// Assembles slices into whole tensors for a checkpoint. Collective over the tensor-parallel ranks,
-// which must pass the same names. Returns each divided tensor on one rank, in new memory, spread by
-// size. Only the first rank returns undivided tensors. tensors: parameters by name, or state as
-// "KIND/NAME".
+// Assembles tensor-parallel slices into whole tensors for a checkpoint. Collective over the
+// tensor-parallel ranks, which must pass the same names. Returns each divided tensor on one rank,
+// in new memory, spread by size. Only the first rank returns undivided tensors. tensors: parameters
+// by name, or optimizer state by "KIND/NAME".
 NamedTensors gather_slices(NamedTensors tensors,
                            const std::map<std::string, const ParameterInfo*>& parameters,
                            const RunGroups& groups);
 
-// Returns this rank's part, in new memory if it is not the whole.
+// Returns this rank's slices of `whole`, in new memory if they are not all of it.
 at::Tensor held_of(const ParameterInfo& parameter, const at::Tensor& whole);
 
 }  // namespace sluice

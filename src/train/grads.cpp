@@ -21,7 +21,7 @@ void Grads::add_step() {
       continue;
     }
     const at::Tensor part = own.part_of(whole);
-    // `.grad` must not be a view: optimizers detach it in place.
+    // `.grad` must not be a view, because optimizers detach it in place.
     add(own.value, part.numel() < whole.numel() ? part.clone() : part.variable_data());
     whole.reset();
   }
@@ -84,7 +84,7 @@ void Grads::require_parameters_requested(int rank) {
 at::Tensor& Grads::grad_of(const at::Tensor& parameter) {
   at::Tensor& grad = parameter.mutable_grad();
   if (!are_held_) return grad;
-  // Keeps a gradient that existed before the pipeline.
+  // Keeps a gradient that was set before the pipeline was made.
   return held_.try_emplace(parameter.unsafeGetTensorImpl(), std::move(grad)).first->second;
 }
 

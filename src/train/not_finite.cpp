@@ -48,7 +48,7 @@ std::optional<Found> read_place(Unpacker& message) {
   return found;
 }
 
-// Per microbatch: the position of its first backward on the rank with its loss.
+// Returns each microbatch's position among the backwards on the rank that computes its loss.
 std::vector<int> backward_order(const Program& program) {
   std::vector<int> order(static_cast<std::size_t>(program.num_microbatches), 0);
   for (const std::vector<Action>& row : program.ranks) {
@@ -71,7 +71,6 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
                       const std::vector<std::pair<std::string, double>>& norms) {
   const Packer own = write_place(executor.find_non_finite(batch), batch.first_microbatch);
   const std::vector<int> order = backward_order(program);
-  // Earlier places compare smaller.
   auto moment = [&](const Found& found) {
     const NonFinite& place = found.place;
     const std::int64_t replica = found.first_microbatch;
@@ -105,7 +104,7 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
     where += formatted(", stage {} (rank {}), microbatch {}", first->stage, rank_of(*earliest),
                        earliest->first_microbatch + first->microbatch);
   } else {
-    // Every microbatch alone is finite, so their sum overflowed.
+    // Every microbatch's gradients are finite, so their sum overflowed.
     const auto bad = std::find_if(norms.begin(), norms.end(),
                                   [](const auto& norm) { return !std::isfinite(norm.second); });
     what = bad == norms.end() ? "the loss is not finite"

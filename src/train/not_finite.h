@@ -10,11 +10,11 @@
 
 namespace sluice {
 
-// Collective over all ranks, after a loss or norm that is not finite. Runs the step again with
-// checks and throws the same Error(kNotFinite) on every rank, naming the first place. Forward
-// precedes backward, then lower replicas come first. Forward places are ordered by microbatch, then
-// stage. Backward places are ordered by the microbatches' backward order, then descending stage.
-// norms: of the parameters, where known.
+// Finds where a loss or gradient norm became non-finite. Collective over all ranks. Runs the step
+// again with checks and throws the same Error(kNotFinite), with the first non-finite value, on
+// every rank. Forward precedes backward, then lower replicas come first. Then forward values are in
+// order of microbatch and stage, backward values in backward order and descending stage. norms:
+// known gradient norms of parameters.
 [[noreturn]] void throw_not_finite(Executor& executor, const Group& world, const Program& program,
                                    const StepBatch& batch,
                                    const std::vector<std::pair<std::string, double>>& norms);

@@ -23,7 +23,7 @@ Work<void> OutputWatch::gather(const Group& ranks) {
   for (int m = 0; m < program_.num_microbatches; ++m) {
     const auto own = of_microbatch_.find(m);
     for (const std::string& name : names_) {
-      // Receivers share the storage, so we send and keep copies.
+      // Receivers share a sent tensor's storage, so send and keep copies.
       at::Tensor given;
       if (own != of_microbatch_.end() && own->second.get(name).defined())
         given = own->second.get(name).clone();

@@ -1,4 +1,4 @@
-// Collects the model's outputs, of microbatches that end on this rank or, after gather(), of all.
+// Collects the model outputs that this rank computes or, after gather(), of all microbatches.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ class OutputWatch final : public ExecutorObserver {
   void keep(bool on) { is_on_ = on; }
   // Carries out GATHER_OUTPUTS. Collective over the program's ranks.
   Work<void> gather(const Group& ranks);
-  std::vector<Values> take();  // in microbatch order
+  std::vector<Values> take();  // outputs in microbatch order
 
   void begin_step(std::int64_t /*step*/) override { of_microbatch_.clear(); }
   void produced(const Action& action, const Values& outputs,

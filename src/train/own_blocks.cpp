@@ -58,7 +58,7 @@ Work<void> share_blocks(const RankModel& rank, int stage) {
         blocks[static_cast<std::size_t>(replica)].push_back({use->value(), *range});
     }
   }
-  // All replicas agree on this, so none enters the collective alone.
+  // All replicas compute the same value, so none enters the collective alone.
   const bool is_nothing = std::all_of(blocks.begin(), blocks.end(),
                                       [](const auto& of_replica) { return of_replica.empty(); });
   return is_nothing ? Work<void>::done() : gather_blocks(rank.groups, std::move(blocks));

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// The last rank is first along these axes only if each has one rank.
+// Whether an axis has several ranks. Only then is the last rank not first on all axes.
 bool has_replicas(const ParameterInfo& info, const Mesh& mesh) {
   return !mesh.is_first(mesh.num_ranks() - 1, info.replicated);
 }
@@ -68,8 +68,6 @@ void require_one_owner(const SharedParameter& parameter) {
   }
 }
 
-// Uses of a parameter must have the same slices. A weight shared by all slices must instead have
-// one use per slice, in order.
 void set_slices(SharedParameter& parameter) {
   const ParameterUse& first = parameter.uses.front();
   parameter.is_divided = first.is_divided;
@@ -96,7 +94,8 @@ void set_slices(SharedParameter& parameter) {
                          "one use per slice of the rank, in one layer"});
 }
 
-// Rejects a replicated tie across ranks, because each replica would need its own group to sum it.
+// Rejects replicated ties across ranks, because each replica would need its own group to sum the
+// gradients.
 void require_one_replica_of_tie(const SharedParameter& parameter) {
   if (parameter.ranks.size() < 2) return;
   for (const ParameterUse& use : parameter.uses) {
@@ -107,7 +106,7 @@ void require_one_replica_of_tie(const SharedParameter& parameter) {
   }
 }
 
-// All ranks make one group for each set of ranks, in parameter order.
+// Makes one group per set of ranks that share a tie, in the same order on all ranks.
 void make_groups(std::vector<SharedParameter>& parameters, const Group& world) {
   std::map<std::vector<int>, Group> groups;
   for (SharedParameter& parameter : parameters) {
@@ -121,7 +120,7 @@ void make_groups(std::vector<SharedParameter>& parameters, const Group& world) {
   }
 }
 
-// Rejects partly frozen ties, because a frozen use on another rank would not change.
+// Rejects partly frozen ties, because updates would not reach a frozen use on another rank.
 void require_ties_of_one_kind(const std::map<std::string, SharedParameter>& trained,
                               const std::map<std::string, std::string>& frozen) {
   for (const auto& [first_use, name] : frozen) {

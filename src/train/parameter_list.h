@@ -1,5 +1,5 @@
-// Lists the trainable parameters of all ranks in layer order, and of equal copies the first. Each
-// pipeline lists its own slices.
+// Lists the trainable parameters of all ranks in layer order. Equal copies are listed once. With
+// tensor parallelism, each pipeline lists its own slices.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ namespace sluice {
 
 struct ParameterUse {
   int layer = 0;
-  int position = 0;  // index within its layer
+  int position = 0;
   std::string name;
-  int rank = 0;  // the first rank that holds it
+  int rank = 0;  // first rank that holds this use
   bool has_replicas = false;
   bool is_divided = false;
   SliceRange slices = {};
@@ -26,14 +26,14 @@ struct ParameterUse {
   at::Tensor& value() const { return stage->parameters()[index].tensor; }
 };
 
-// A parameter with all its uses, in layer order.
+// A parameter with all its uses in layer order. Tied parameters have several.
 struct SharedParameter {
-  std::string name;  // name of the first use
+  std::string name;
   std::vector<ParameterUse> uses;
-  std::vector<int> ranks;  // ascending
-  Group group;             // set only on members, if there are several
+  std::vector<int> ranks;
+  Group group;  // set only on the ranks in `ranks`
 
-  // This pipeline's slices. A weight shared by all slices has the slices of its uses.
+  // Tensor-parallel slices on this pipeline. A weight that all slices share has one use per slice.
   bool is_divided = false;
   bool is_shared_by_slices = false;
   SliceRange slices = {};
@@ -45,9 +45,9 @@ struct SharedParameter {
   const ParameterUse* local_use() const;
 };
 
-// Collective over all ranks of the mesh. `stage`, `index` and `group` differ between ranks. Throws
-// Error(kUsage) if uses differ in slices or only some are frozen, and Error(kInternal) for ties
-// that cannot be summed.
+// Collective over all ranks of the mesh. Only `stage`, `index` and `group` differ between ranks.
+// Throws Error(kUsage) if a parameter's uses differ in slices or are partly frozen, and
+// Error(kInternal) for ties that cannot be summed.
 std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, const Group& world,
                                              const Mesh& mesh);
 

@@ -34,7 +34,7 @@ StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microb
   return batch;
 }
 
-// Makes the inputs that no layer reads optional, because only the loss needs them.
+// Makes model inputs that no layer reads optional, because only the loss needs them.
 Model without_labels(Model model) {
   std::set<std::string> read;
   for (const auto* layers : {&model.layers, &model.free_layers})
@@ -75,7 +75,6 @@ StepBatch Pipeline::Impl::training_batch(const Inputs& inputs, const StepOptions
   return batch;
 }
 
-// With several replicas, only their total count must be above 0.
 void Pipeline::Impl::agree_on(StepBatch& batch, const StepOptions& options, const char* call,
                               const std::string& said) {
   const RunGroups& groups = share.groups;
@@ -114,7 +113,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
     const StepBatch batch = impl_->training_batch(inputs, options, "Pipeline::train_step");
     impl_->grads.require_parameters_requested(impl_->transport.rank());
     StepResult result = rank.train(batch, options);
-    // Add to `.grad`, which may hold gradients of earlier steps.
+    // Sum ties before adding to `.grad`, which may hold gradients of earlier steps.
     rank.finish_ties();
     impl_->grads.add_step();
     for (const auto& stage : impl_->share.stages.stages()) stage->clear_gradients();

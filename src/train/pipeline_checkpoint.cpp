@@ -45,7 +45,6 @@ NamedTensors optimizer_state(const PipelineState& state, const RankState& saved,
   return optimizer_state_of(saved, own);
 }
 
-// Returns the distinct kinds in order, such as "AdamW, SGD", or "".
 template <typename Optimizers>
 std::string kinds_of(const Optimizers& optimizers) {
   std::vector<std::string> kinds;
@@ -60,7 +59,6 @@ Error usage(const std::string& what, const std::string& remedy) {
   return Error(ErrorKind::kUsage, {.what = what, .where = "Pipeline::save", .remedy = remedy});
 }
 
-// Returns JSON. Throws if a text is not UTF-8.
 std::string text_of(const std::map<std::string, std::string>& extra) {
   if (std::optional<std::string> text = Json(extra).dump_valid()) return std::move(*text);
   throw usage("a text of the extra state is not UTF-8", "save bytes as a tensor of kByte");
@@ -95,7 +93,7 @@ std::string fingerprint_of(const std::string& path, const SaveOptions& options) 
   return content_hash(text);
 }
 
-// Collective. Returns whether some rank has its own tensors.
+// Collective. Returns whether any rank saves its own tensors.
 bool agree_on_options(const Group& world, const std::string& path, const SaveOptions& options) {
   std::optional<std::string> first;
   bool has_rank_tensors = false;

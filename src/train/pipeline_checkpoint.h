@@ -1,4 +1,4 @@
-// Pipeline::save() and load(), collective over all ranks.
+// Implements Pipeline::save() and load(), which are collective over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct PipelineState {
   std::int64_t step = 0;
 };
 
-// Throws Error(kUsage) if ranks save different things.
+// Throws Error(kUsage) if ranks differ in path or options.
 SaveOutcome save_pipeline(const PipelineState& state, const std::string& path,
                           const SaveOptions& options);
 LoadedState load_pipeline(const PipelineState& state, const std::string& path,

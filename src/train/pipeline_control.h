@@ -1,5 +1,5 @@
-// What a program that runs a pipeline as a service needs beside Pipeline: batches that are already
-// cut, saves during training, statistics and post-mortems.
+// Extends Pipeline for services that train: batches that are already split into microbatches, saves
+// during training, statistics and post-mortems.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,30 @@ struct RankStats {
 
 class PipelineControl {
  public:
-  // The pipeline must outlive it.
+  // The pipeline must outlive this object.
   explicit PipelineControl(Pipeline& pipeline) : impl_(*pipeline.impl_) {}
 
-  // As Pipeline::eval_step(), for microbatches that are already cut, possibly none. Returns all
-  // replicas' losses in order, on every rank. Does not check that ranks agree.
+  // Evaluates microbatches, possibly none. Returns all replicas' losses in order, on every rank.
+  // Unlike Pipeline::eval_step(), does not check that ranks agree.
   std::vector<MicrobatchLoss> evaluate(const StepBatch& batch);
 
-  // This rank's part of a checkpoint, for a Saver. Tensors are not copied, and only replica 0 has
-  // those that replicas share. Sharded optimizer state is gathered into copies, collectively over
-  // `world`. A failed step ends the default group.
+  // Returns this rank's part of a checkpoint, for a Saver. Does not copy tensors. Only replica 0
+  // returns tensors that replicas share. Sharded optimizer state is gathered into copies,
+  // collectively over `world`. After a failed step, the default group is unusable.
   RankState state() const;
   RankState state(const Group& world) const;
-  // Collective. Loads all that state() saves. `rest` first fills what an adapter's checkpoint
-  // lacks. Returns the parameters (of all ranks) without saved optimizer state, which starts at
-  // zero with a warning. Throws Error(kCheckpoint).
+  // Loads all that state() saves. Collective. `rest` first fills parameters that an adapter's
+  // checkpoint lacks. Returns the parameters of all ranks without saved optimizer state, which
+  // starts at zero with a warning. Throws Error(kCheckpoint).
   std::vector<std::string> load_state(const Checkpoint& checkpoint, const FillStage& rest = {});
 
-  // Collective. Returns the statistics of each rank.
+  // Collective. Returns the statistics of every rank.
   std::vector<RankStats> gather_stats(const StepTimes& times) const;
-  // Collective. Returns the stages that computed weight gradients during I (docs/numbers.md).
+  // Returns the stages whose backward could not be split into input and weight gradients
+  // (docs/numbers.md). Collective.
   std::vector<int> gather_unsplit_stages() const;
 
-  // After a failure: this rank's last instructions, and the index of the one that ran, or -1.
+  // After a failure: this rank's last instructions, and the index of the running one, or -1.
   std::string flight_record() const;
   int current_instruction() const;
 

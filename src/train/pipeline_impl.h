@@ -28,7 +28,7 @@ struct Pipeline::Impl {
   CallersParameters callers;
   Grads grads;
   std::int64_t step = 0;
-  bool gave_parameters = false;  // requested by the user, so an optimizer may hold them
+  bool gave_parameters = false;
   std::set<std::string> compared_calls;
   bool warned_of_loss = false;
 
@@ -42,18 +42,18 @@ struct Pipeline::Impl {
         callers(share, rank.plan().options.step_end == StepEnd::kGradients),
         grads(callers, transport.size() > 1) {}
 
-  // said: text that must match on all ranks.
+  // said: describes the call, and must be equal on all ranks.
   StepBatch training_batch(const Inputs& inputs, const StepOptions& options, const char* call,
                            const std::string& said = "train_step");
   void agree_on(StepBatch& batch, const StepOptions& options, const char* call,
                 const std::string& said);
   void require_own(const torch::optim::Optimizer& optimizer);
-  // Rejects a parameter that is in two optimizers. call: for the message.
+  // Rejects a parameter that is in two optimizers. call: name for the error message.
   void require_own(const char* call, const std::vector<const torch::optim::Optimizer*>& optimizers);
-  // Throws if parameters are sharded, because they have no memory between steps.
+  // Throws if zero3 shards parameters, because they have no memory between steps.
   void require_whole(const char* call) const;
-  // Call this when the user requests whole parameters, which an optimizer may then hold. No effect
-  // with blocks.
+  // Call this when the user requests whole parameters, which an optimizer may then hold. Does
+  // nothing for blocks.
   void hand_out_whole_parameters();
   Work<GradientNorms> post_norms();
   void warn_of_loss(double loss);
@@ -62,7 +62,7 @@ struct Pipeline::Impl {
     return rank.plan().program.stage_map.rank_of(stage) == share.groups.place();
   }
 
-  // Abort, because other ranks would wait after an error before the executor runs.
+  // Runs `body` and aborts the transport on an error, because other ranks would wait for this rank.
   template <typename Body>
   auto abort_on_error(const char* call, Body body) {
     require_thread(thread, call);

@@ -273,7 +273,8 @@ std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
   return tensors;
 }
 
-// Takes unsharded state from replica 0, because forwards may change buffers differently elsewhere.
+// Takes unsharded state from replica 0, because forwards may change buffers differently on other
+// replicas.
 RankState PipelineRank::held_weights(const RunGroups& connected, bool all) const {
   const bool is_first = share_->groups.replica == 0;
   const std::vector<ShardedTensor> sharded = sharded_parameters(all);
@@ -294,7 +295,7 @@ RankState PipelineRank::held_weights(const RunGroups& connected, bool all) const
   return state;
 }
 
-// Only the first tensor-parallel rank keeps undivided state.
+// Gathers tensor-parallel slices. Only the first tensor-parallel rank keeps undivided state.
 RankState PipelineRank::gathered(RankState state, const RunGroups& connected) const {
   if (!connected.shares) return state;
   const auto parameters = parameters_by_name(share_->stages.pointers());
@@ -339,7 +340,8 @@ std::vector<std::string> PipelineRank::load(const Checkpoint& checkpoint, const 
         if (rest) rest(stage);
       },
       [&](Stage& stage) {
-        // Without `rest` the checkpoint has every parameter, so a NaN is a saved value.
+        // Without `rest` the checkpoint has every parameter, so a NaN is a saved value, not an
+        // unfilled one.
         std::vector<std::string>& unfilled = share_->unfilled[stage.index()];
         unfilled = rest ? unfilled_parameters(stage.chunk()) : std::vector<std::string>();
         if (sharded) sharded->end_filling(stage.index());

@@ -1,8 +1,8 @@
 // One rank of a running pipeline, with its stages, programs and state. Pipeline is the public
 // interface.
 //
-// The training program is the plan's, optionally with outputs gathered. It is proven before weights
-// are drawn.
+// The training program is the plan's, optionally with outputs gathered. It is verified before
+// weights are initialized.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class Checkpoint;
 
 class PipelineRank {
  public:
-  // Collective over the plan's mesh. plan: complete, or null to complete `draft` from the
+  // Collective over the plan's mesh. plan: a complete plan, or null to complete `draft` from the
   // parameters that train. Throws Error(kUsage) on every rank, naming a layer, if other parameters
   // train than planned.
   PipelineRank(const Model& model, const Plan* plan, std::optional<Plan> draft,
@@ -50,34 +50,34 @@ class PipelineRank {
   bool has_trained() const { return !training_.empty(); }
   bool has_run() const { return has_trained() || evaluation_; }
 
-  // Trainer calls this before the first step. Null removes the update.
+  // Trainer calls this before the first step. Null removes the update from later steps.
   void set_update(TrainersUpdate* update) { update_ = update; }
   const TrainersUpdate* update() const { return update_; }
 
   // Collective. With an update or RunOptions::requires_finite, throws Error(kNotFinite) on every
-  // rank if the step is not finite.
+  // rank if loss or norm is not finite.
   StepResult train(const StepBatch& batch, const StepOptions& options);
-  // Sums ties within this rank, if the step has no update.
+  // Without an update, sums the gradients of ties within this rank.
   void finish_ties();
   // Collective. Calls `step` once, then sends the updated blocks to all replicas. number: the last
   // training step.
   void update(const std::function<void()>& step, std::int64_t number);
   // Collective. Each replica has its own batch of any size.
   StepResult evaluate(const StepBatch& batch, const StepOptions& options);
-  // Collective. The batch has counts of 0. Computes no loss.
+  // Collective. Computes no loss, so the batch's counts are 0.
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
   const std::vector<MicrobatchLoss>& evaluated_losses() const { return evaluation_->losses(); }
 
   // Returns this rank's part of a checkpoint. Collective over `groups`, which may differ from the
-  // steps' groups, if replicas or tensor-parallel ranks hold parts.
+  // steps' groups, if tensors are divided among ranks.
   RankState state(const RunGroups& groups) const;
-  // Also includes the optimizer state from optimizer_of.
+  // Adds the optimizer state from optimizer_of to state(groups).
   RankState state(const RunGroups& groups,
                   const std::function<NamedTensors(const RankState& held)>& optimizer_of) const;
   // Returns parameters and buffers. all: include those that RunOptions::saves leaves out.
   RankState weights(const RunGroups& groups, bool all) const;
   // Collective. rest: called for each stage before loading. Returns the training parameters of all
-  // ranks that have no saved optimizer state.
+  // ranks without saved optimizer state.
   std::vector<std::string> load(const Checkpoint& checkpoint, const FillStage& rest);
 
   const StepTimes& times() const;
@@ -105,16 +105,16 @@ class PipelineRank {
   const Plan& plan_;
   Transport& transport_;
   const RunOptions options_;
-  const std::unique_ptr<FaultInjector> faults_;  // from SLUICE_FAULT
+  const std::unique_ptr<FaultInjector> faults_;
   std::unique_ptr<RankModel> share_;
   const ModelEnd end_;
-  const std::shared_ptr<const Model> other_evaluation_;  // null: the layers that train
+  const std::shared_ptr<const Model> other_evaluation_;  // null: use the training layers
   CurrentInstruction current_;
   std::optional<LedgerObserver> arrivals_;
   std::vector<ExecutorObserver*> observers_, training_observers_;
   TrainersUpdate* update_ = nullptr;
   StepUpdate no_update_;
-  std::map<bool, StepRunner> training_;  // keyed by whether outputs are gathered
+  std::map<bool, StepRunner> training_;  // key: whether outputs are gathered
   std::optional<Evaluator> evaluation_;
   StepRunner* last_trained_ = nullptr;
   std::optional<CallersUpdate> callers_update_;

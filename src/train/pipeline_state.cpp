@@ -132,7 +132,7 @@ std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() con
       if (seen.insert(name).second) state.emplace_back(name, info.tensor.detach());
     }
   }
-  // Stages cut from one module may have buffers of the same name.
+  // Several stages cut from one module may have buffers of the same name.
   for (const auto& stage : impl_->share.stages.stages()) {
     for (const auto& [name, tensor] : stage->chunk().buffers()) state.emplace_back(name, tensor);
   }
@@ -162,14 +162,13 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
   const auto own = local_state_dict();
   std::map<std::string, std::size_t> num_own, num_seen;
   for (const auto& [name, tensor] : own) ++num_own[name];
-  // Values of divided parameters may be whole, as from state_dict().
+  // Values of tensor-parallel parameters may be whole, as from state_dict().
   for (const auto& [name, info] : parameters_by_name(impl_->share.stages.pointers())) {
     const auto found = given.find(name);
     if (found == given.end()) continue;
     for (at::Tensor& value : found->second)
       if (value.sizes() == at::IntArrayRef(info->global_shape)) value = held_of(*info, value);
   }
-  // Check everything before writing.
   std::vector<at::Tensor> values;
   for (const auto& [name, tensor] : own) {
     const auto found = given.find(name);
@@ -180,7 +179,7 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
       refuse("'" + name + "' is " + to_text(meta_of(value)) + ", not " + to_text(meta_of(tensor)),
              "give the state of the same model");
     }
-    // Either each tensor of this name has a value, or all values are equal.
+    // There is either one value per tensor of this name, or all values must be equal.
     const std::size_t at = num_seen[name]++;
     const bool for_each = of_name.size() == num_own[name];
     for (const at::Tensor& value : of_name) {
@@ -193,7 +192,7 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
   }
   for (std::size_t i = 0; i < own.size(); ++i) at::Tensor(own[i].second).copy_(values[i]);
   impl_->share.has_weights = true;
-  impl_->share.unfilled.clear();  // the state has every parameter
+  impl_->share.unfilled.clear();
   impl_->callers.settle();
 }
 

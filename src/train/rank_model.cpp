@@ -77,7 +77,7 @@ std::int64_t process_token() {
   return token;
 }
 
-// Replicas on threads must not share modules, whose gradients they would mix.
+// Rejects modules that several replicas' threads share, because their gradients would mix.
 void require_own_modules(const RankModel& rank) {
   if (is_one_pipeline(rank.groups)) return;
   std::vector<std::int64_t> own;

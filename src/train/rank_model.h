@@ -1,4 +1,3 @@
-// A rank's share of a model.
 #pragma once
 
 #include <functional>
@@ -20,8 +19,8 @@
 namespace sluice {
 
 struct RankModel {
-  // Collective over `world`. plan: with its cuts and placement. Weights are uninitialized or from
-  // the factories.
+  // Collective over `world`. plan: has stage cuts and placement. Weights are uninitialized, or as
+  // layer factories made them.
   RankModel(const Model& model, const Plan& plan, const Group& world, at::Device device,
             const RunOptions& options);
 
@@ -31,7 +30,8 @@ struct RankModel {
   void initialize(const Model& model, const RunOptions& options);
 
   Stage& stage(int index) const;
-  // Whether the gradient is a sum over uses or slices, which needs all elements.
+  // Whether the gradient is a sum over uses or slices. It then needs all elements, not only owned
+  // blocks.
   bool is_tied(int stage, std::size_t parameter) const;
 
   const Mesh mesh;
@@ -41,15 +41,15 @@ struct RankModel {
   const std::vector<SharedParameter> parameters;
   const BlockOwners owners;
   const bool shards_state;                     // zero1 or zero3
-  std::unique_ptr<ShardedParameters> sharded;  // null: not zero3, parameters are whole
+  std::unique_ptr<ShardedParameters> sharded;  // null without zero3
   bool has_weights = false;
-  // Parameters of this rank that are still unfilled, by stage.
+  // This rank's parameters that have no values yet, by stage.
   std::map<int, std::vector<std::string>> unfilled;
   std::string unfilled_remedy;  // how the user can fill them
 };
 
-// Returns for each layer whether some parameter trains. Collective over the ranks. Throws
-// Error(kUsage) if replicas differ.
+// Returns for each layer whether a parameter trains. Collective. Throws Error(kUsage) if replicas
+// differ.
 std::vector<bool> layers_that_train(const RankModel& rank, const Model& model);
 
 }  // namespace sluice

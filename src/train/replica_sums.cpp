@@ -26,14 +26,14 @@ at::Tensor part_of(const at::Tensor& whole, const ElementRange& range) {
   return whole.defined() ? whole.view(-1).narrow(0, range.begin, range.size()) : whole;
 }
 
-// A sum over some shards. own: this replica may write to its memory.
+// A gradient sum over some shards of the global batch. own: this replica may overwrite `sum`.
 struct Term {
   ShardRange shards;
   at::Tensor sum;
   bool own = false;
 };
 
-// Adds the terms in tree order. Undefined if all terms are.
+// Adds the terms in tree order. Returns undefined if all terms are undefined.
 at::Tensor add_up(std::vector<Term> terms, int num_shards) {
   const ShardRange all{0, num_shards};
   std::vector<Term> stack;
@@ -66,7 +66,6 @@ struct StageParts {
   std::vector<std::size_t> trainable;
   std::vector<std::vector<Ranges>> rounds_;  // [owner][round]
   std::size_t num_rounds = 0;
-  // Sums over the microbatches reduced so far.
   Tensors sums;
   int num_microbatches = 0;
 
@@ -116,8 +115,8 @@ struct StageParts {
 
 using Works = std::vector<Work<Tensors>>;
 
-// Returns this replica's sums as [parameter][subtree]. Moves the gradient of a single microbatch
-// out of the stage, which starts a new sum.
+// Returns this replica's sums as [parameter][subtree of shards]. A single microbatch's gradient is
+// moved out of the stage, which starts a new sum.
 std::vector<Tensors> take_partial(StageParts& of, bool of_microbatch) {
   std::vector<Tensors> partial(of.stage.parameters().size());
   for (const std::size_t i : of.trainable) {
@@ -191,7 +190,7 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Keeps one received piece's memory for reuse and frees the rest.
+  // Returns one received tensor for reuse of its memory, and frees the others.
   at::Tensor take_one(Tensors& pieces) const {
     at::Tensor taken;
     for (int giver = 0; giver < groups.num_replicas && !taken.defined(); ++giver) {
@@ -201,7 +200,7 @@ struct ReplicaSums::Impl {
     return taken;
   }
 
-  // Returns this range of the final gradient, which reuses the memory of an own partial sum if
+  // Returns this range of the final gradient. Reuses the memory of a partial sum of this replica if
   // possible.
   static at::Tensor place(const StageParts& of, const ElementRange& range,
                           const std::vector<Tensors>& partial, Tensors& gradients) {
@@ -215,7 +214,7 @@ struct ReplicaSums::Impl {
     return part_of(gradient, range);
   }
 
-  // Sums this replica's own blocks, and returns the sums that all replicas get.
+  // Sums the blocks that this replica owns. Returns the sums for all replicas.
   Tensors add_own(const StageParts& of, std::size_t round, const std::vector<Tensors>& partial,
                   const Tensors& pieces, Tensors& gradients) const {
     const Ranges& own = of.ranges(groups.replica, round);
@@ -269,8 +268,8 @@ struct ReplicaSums::Impl {
     }
   }
 
-  // All-reduces buckets of one dtype. Each bucket starts with the number of replicas that have each
-  // gradient.
+  // All-reduces gradients in buckets of one dtype. A bucket starts with the number of replicas that
+  // have each gradient.
   Work<void> reduce_fast(StageParts& of, std::optional<int> microbatch) {
     auto partial = std::make_shared<std::vector<Tensors>>(take_partial(of, microbatch.has_value()));
     struct Bucket {
@@ -326,7 +325,6 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Adds up gradients of single microbatches in the order of their works.
   void keep(StageParts& of, std::optional<int> microbatch, Tensors gradients) {
     if (!microbatch) {
       for (const std::size_t i : of.trainable) of.stage.set_gradient(i, std::move(gradients[i]));

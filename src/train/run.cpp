@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// Ranks set the number of threads for the whole process, so restore it.
+// Restores the caller's number of threads, because ranks set the number for the whole process.
 class ThreadsOfCaller {
  public:
   ThreadsOfCaller() : threads_(at::get_num_threads()) {}
@@ -30,7 +30,6 @@ class ThreadsOfCaller {
   int threads_;
 };
 
-// Returns the settings in which all processes must agree.
 std::string alike(const Plan& plan, const Model& model, const RunOptions& run_options) {
   const DataParallel& replicas = plan.options.data_parallel;
   std::string text = formatted(
@@ -58,7 +57,7 @@ void detail::run_bodies(const Model& model, const PipelineOptions& options,
   }
   const ThreadsOfCaller threads;
   PipelineOptions planned = options;
-  // The pipeline rejects a hook if there are several replicas.
+  // With several replicas the pipeline rejects a hook, so omit it.
   if (options.data_parallel.degree == 1)
     planned.hooked_reduction = hooked_reduction(run_options.reduction);
   const Plan draft =

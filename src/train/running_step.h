@@ -14,7 +14,7 @@ class RunningStep {
 
 void require_thread(std::thread::id owner, const char* call);
 
-// Throws Error(kUsage) while a step of any pipeline runs on this thread.
+// Throws Error(kUsage) while a step of any pipeline runs on the calling thread.
 void require_no_step(const char* call);
 
 }  // namespace sluice

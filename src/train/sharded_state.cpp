@@ -42,7 +42,7 @@ std::map<std::string, at::Tensor> by_name(const Optimizer& optimizer) {
 
 struct StatesOfReplicas {
   std::map<std::string, std::map<std::string, at::ScalarType>> types;
-  std::vector<std::set<std::string>> of_replica;  // names of tensors
+  std::vector<std::set<std::string>> of_replica;
 };
 
 StatesOfReplicas exchange_names(const NamedTensors& own, const Group& replicas) {
@@ -67,7 +67,8 @@ StatesOfReplicas exchange_names(const NamedTensors& own, const Group& replicas) 
   return states;
 }
 
-// A single number is equal on all owners, so the owner of the first block gives it.
+// Sets each replica's range of the tensor. A single number is equal on all owners, so only the
+// first block's owner provides it.
 void add_shares(ShardedTensor& tensor, const BlockOwners& owners, const ParameterUse& use,
                 bool per_element, int num_replicas) {
   for (int replica = 0; replica < num_replicas; ++replica) {
@@ -107,7 +108,7 @@ NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGr
   const std::vector<at::Tensor> given = groups.replicas.all_to_all(std::move(pieces)).wait();
 
   NamedTensors gathered;
-  std::map<std::size_t, std::size_t> place;  // index in `gathered`
+  std::map<std::size_t, std::size_t> place;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (receivers[i] != groups.replica) continue;
     place[i] = gathered.size();

@@ -17,15 +17,15 @@ namespace sluice {
 
 struct ShardedTensor {
   std::string name;
-  std::vector<std::int64_t> shape;  // shape of all replicas' blocks together
-  std::int64_t elements = 0;        // elements of the whole parameter, for balancing
+  std::vector<std::int64_t> shape;  // whole shape, with all replicas' blocks
+  std::int64_t elements = 0;        // of the whole parameter, to balance replicas
   at::TensorOptions options;
-  std::vector<std::optional<ElementRange>> of_replica;  // elements that each replica has
-  at::Tensor own;                                       // undefined: none
+  std::vector<std::optional<ElementRange>> of_replica;  // elements on each replica
+  at::Tensor own;                                       // undefined if this replica has none
 };
 
-// Returns each tensor whole on one replica, in new memory, spread by size. Collective over the
-// replicas, which must list the same tensors.
+// Returns each tensor whole on one replica, in new memory. Tensors are spread over replicas by
+// size. Collective over the replicas, which must list the same tensors.
 NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGroups& groups);
 
 struct ShardedState {
@@ -37,12 +37,12 @@ struct ShardedState {
 
 // Lists the optimizer state of each parameter whose first use is on this rank.
 std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups& groups);
-// Lists the state for load_optimizer(). replica: list only this replica's blocks.
+// Lists state for load_optimizer(). replica: list only the blocks that this replica owns.
 std::vector<StatePart> parts_of(const ShardedState& state, std::optional<int> replica);
 
-// Gathers the state {"KIND/NAME", tensor} of a caller's optimizers like gather_whole(), for
-// parameters first used on this rank. Single numbers must be equal on all replicas. Collective over
-// the replicas. Throws Error(kUsage) if a replica lacks state.
+// Gathers state {"KIND/NAME", tensor} of a user's optimizers into whole tensors, for parameters
+// first used on this rank. State of one number must be equal on all replicas. Collective over the
+// replicas. Throws Error(kUsage) if a replica lacks state.
 NamedTensors gather_callers_state(const NamedTensors& own, const RankModel& rank);
 
 }  // namespace sluice

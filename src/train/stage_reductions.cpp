@@ -13,7 +13,7 @@ StageReductions::StageReductions(const Program& program, const std::vector<Stage
 }
 
 void StageReductions::reduce(int index, std::optional<int> microbatch) {
-  if (!reduction_.reduce) return;  // the schedule has REDUCE_GRAD, but no hook is set
+  if (!reduction_.reduce) return;  // no hook is set for the schedule's REDUCE_GRAD
   const at::NoGradGuard no_grad;
   Stage& stage = *stages_.at(index);
   const std::size_t num_parameters = stage.parameters().size();

@@ -1,4 +1,4 @@
-// Carries out REDUCE_GRAD with the user's hook.
+// Carries out REDUCE_GRAD with the user's reduction hook.
 #pragma once
 
 #include <map>

@@ -78,7 +78,7 @@ NamedTensors gather_state_dict(const PipelineRank& own_rank) {
     if (listed.names.empty()) continue;
     const std::vector<at::Tensor> values = unpack_parts(packed[rank], listed.metas);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      // Several ranks may have a buffer of one name, with equal values.
+      // Several ranks may have equal buffers of the same name.
       if (by_name.contains(listed.names[i])) continue;
       const at::Tensor value = values[i].view(listed.shapes[i]).clone();
       by_name.emplace(listed.names[i], value);

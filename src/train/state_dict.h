@@ -5,8 +5,8 @@
 
 namespace sluice {
 
-// Collective over all ranks. Returns parameters and buffers on rank 0 only, copied to the CPU. A
-// tied parameter appears under all names.
+// Collective. Returns parameters and buffers on rank 0 only, copied to the CPU. A tied parameter
+// appears under all names.
 NamedTensors gather_state_dict(const PipelineRank& own_rank);
 
 }  // namespace sluice

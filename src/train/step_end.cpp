@@ -68,7 +68,7 @@ Work<void> StepEndOps::reduce_loss() {
   const Executor* const counted = rank_.groups.is_first_share() ? executor_ : nullptr;
   return post_losses(rank_.groups.world, counted, asks ? requested_() : StepRequest::kNone)
       .then([this](GatheredLosses losses) {
-        // Keep the norm, which may be computed already.
+        // Keep the gradient norm, which may be computed before the loss.
         StepResult result = result_of(losses, auxiliary_);
         result.grad_norm = result_.grad_norm;
         result.parameter_norms = std::move(result_.parameter_norms);
@@ -78,8 +78,8 @@ Work<void> StepEndOps::reduce_loss() {
       });
 }
 
-// A rank that still waits for this rank inside a layer meets the barrier and fails. This rank need
-// not wait, because later instructions wait for both ranks.
+// If another tensor-parallel rank still waits for this rank inside a layer, its call meets this
+// barrier and fails. This rank need not wait, because later instructions wait for all ranks.
 void StepEndOps::post_layer_barrier() {
   if (!rank_.groups.shares) return;
   const detail::InstructionPlace place("the end of the step's layers");

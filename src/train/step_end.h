@@ -1,8 +1,7 @@
 // Carries out the instructions that end a step.
 //
-// Gradients are summed over microbatches, then replicas, then the uses of a tie in layer order.
-// Every use gets the sum, with the same bits on every replica and for any placement. Parameters are
-// whole, unless zero3 shards them.
+// Gradients are summed over microbatches, then replicas, then the uses of a tied parameter in layer
+// order. Every use gets the sum, with the same bits on every replica and for any placement.
 #pragma once
 
 #include <vector>
@@ -24,7 +23,7 @@ class StepEndOps final : public StepOps {
              const RunOptions& options, const std::vector<AuxiliaryLoss>& auxiliary,
              StepUpdate& update);
 
-  // Sets the executor, which has the losses and is made after its StepOps.
+  // Sets the executor, which has the losses. It is made after this object.
   void watch(const Executor& executor) { executor_ = &executor; }
   void begin_step();
   void end_step(std::int64_t step);

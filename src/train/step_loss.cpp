@@ -84,7 +84,7 @@ GatheredLosses read_losses(std::vector<Unpacker> messages) {
   }
   std::sort(gathered.of_microbatches.begin(), gathered.of_microbatches.end(),
             [](const auto& a, const auto& b) { return a.microbatch < b.microbatch; });
-  // A stable sort keeps layer order within a stage and microbatch.
+  // A stable sort keeps layer order within each stage and microbatch.
   std::stable_sort(gathered.of_auxiliary.begin(), gathered.of_auxiliary.end(),
                    [](const auto& a, const auto& b) {
                      return std::tie(a.stage, a.microbatch) < std::tie(b.stage, b.microbatch);

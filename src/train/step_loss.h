@@ -1,4 +1,4 @@
-// Gives every rank the losses of a step and the requests of all ranks.
+// Sends a step's losses and each rank's request to every rank.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace sluice {
 struct GatheredLosses {
   std::vector<MicrobatchLoss> of_microbatches;
   std::vector<MicrobatchAuxiliary> of_auxiliary;  // by stage, microbatch and layer
-  StepRequest request = StepRequest::kNone;       // strongest of all ranks
+  StepRequest request = StepRequest::kNone;       // strongest request of all ranks
 
   double sum() const;
   std::int64_t count() const;
-  // Returns one mean per name, weighted by counts, in layer order.
+  // Returns the mean per name, weighted by counts, in layer order.
   std::vector<std::pair<std::string, double>> auxiliary() const;
 };
 

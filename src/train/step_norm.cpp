@@ -11,13 +11,13 @@
 namespace sluice {
 namespace {
 
-// Only the owner counts a norm. If tensor-parallel ranks hold copies, only the first counts it.
+// Whether this rank adds the parameter's norm to the total. Only the owner does. If tensor-parallel
+// ranks hold copies, only the first does.
 bool is_counted(const SharedParameter& parameter, const RunGroups& groups) {
   return parameter.owner() == groups.place() && (parameter.is_divided || groups.is_first_share());
 }
 
 // Returns one norm per slice, in slice order. An undivided parameter has a single norm.
-// squares_of(share, slice): returns a slice's norm.
 template <typename SquaresOf>
 std::vector<double> norms_of_slices(const SharedParameter& parameter, const RunGroups& groups,
                                     const SquaresOf& squares_of) {
@@ -36,7 +36,6 @@ void add_norms(GradientNorms& norms, std::vector<double>& values, const SharedPa
   norms.of_parameters.emplace_back(parameter.name, combine_norms(of_slices));
 }
 
-// own: norms by slice, for parameters that this rank counts.
 Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters,
                                const RunGroups& groups, const Mesh& mesh,
                                const std::vector<SliceSquares>& own) {
@@ -66,7 +65,6 @@ Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters,
       });
 }
 
-// own: sums of squares of owned blocks, by slice.
 Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
                                  const RunGroups& groups, const Mesh& mesh,
                                  const std::vector<SliceSquares>& own) {
@@ -97,7 +95,7 @@ Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
       });
 }
 
-// Small pieces, so that an arriving message need not wait long.
+// Elements per piece of idle work. Small, so that an arriving message need not wait long.
 constexpr std::int64_t kPieceElements = 64 * kGradientBlock;
 
 bool is_summed_by_blocks(const at::Tensor& gradient) {
@@ -195,7 +193,7 @@ SliceSquares StepNorms::take(const SharedParameter& parameter, const SquaresOf& 
 IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter&)> is_known) {
   std::vector<const SharedParameter*> left;
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
-    // post() reads all norms on a device together.
+    // Skip GPU tensors, because post() reads their norms together.
     const ParameterUse& use = parameter->uses.front();
     if (is_owned(*parameter) && use.stage->index() == stage && info_of(use).tensor.is_cpu() &&
         is_known(*parameter))
@@ -212,7 +210,7 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
       squares.insert(squares.end(), more.begin(), more.end());
       begin = end;
     };
-    // A divided parameter is one piece, because its slices have blocks of their own
+    // A divided parameter is summed at once, because each slice has its own blocks
     // (slice_blocks.h).
     const bool in_pieces = own.defined() && !parameter.is_divided && is_summed_by_blocks(own);
     if (in_pieces && begin + kPieceElements < own.numel()) {

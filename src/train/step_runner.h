@@ -1,4 +1,4 @@
-// Runs one program. Several runners share the stages of a rank and take turns.
+// Runs one program. The runners of a rank share its stages, one at a time.
 #pragma once
 
 #include <string>
@@ -13,10 +13,9 @@
 
 namespace sluice {
 
-// What follows the last layer: outputs, loss and auxiliary losses.
 struct ModelEnd {
   explicit ModelEnd(const Model& model);
-  // Returns the same with a loss of 0.
+  // Returns a copy whose loss is 0.
   ModelEnd without_loss() const;
 
   std::vector<std::string> outputs;

@@ -1,5 +1,5 @@
-// The update at the end of a step. The base class rejects norm and update, for programs without
-// them.
+// Interface of the update at the end of a step. The base class throws for programs with norms or
+// updates.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,6 @@ class StepUpdate {
   virtual void optimizer_step(TiedSums& /*ties*/, const StepResult& /*result*/) {
     refuse("OPTIMIZER_STEP");
   }
-  // Called when this rank's row has ended.
   virtual void end_step(std::int64_t /*step*/, const StepResult& /*result*/) {}
 
  private:

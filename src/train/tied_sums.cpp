@@ -102,7 +102,7 @@ void TiedSums::sum_remaining_ties() {
 
 void TiedSums::sum_slices() {
   std::vector<const SharedParameter*> shared;
-  std::vector<at::Tensor> sums;  // sums over this rank's slices, which form a subtree
+  std::vector<at::Tensor> sums;
   for (const SharedParameter& parameter : parameters_) {
     if (!parameter.has_partial_sums() || !parameter.local_use() || summed_.count(parameter.name))
       continue;

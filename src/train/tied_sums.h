@@ -1,5 +1,6 @@
-// Sums the gradients of ties. Adds uses in layer order, wherever they are, and gives each the sum.
-// A weight shared by all slices has one use per slice. Adds these in the tree over all slices.
+// Sums the gradients of tied parameters over their uses in layer order, on whatever ranks, and
+// gives each use the sum. A weight shared by all tensor-parallel slices has one use per slice,
+// added in a tree.
 #pragma once
 
 #include <set>
@@ -14,20 +15,20 @@ namespace sluice {
 
 class TiedSums {
  public:
-  // The program must have a group for each tie across ranks (kInternal). References must outlive
-  // the works.
+  // Throws Error(kInternal) if the program lacks a group for a tie across ranks. References must
+  // outlive the Works.
   TiedSums(const Program& program, const std::vector<SharedParameter>& parameters,
            const RunGroups& groups);
 
-  // Carries out REDUCE_TIED. Does nothing for a frozen group.
+  // Carries out REDUCE_TIED. Does nothing if the group's parameter is frozen.
   Work<void> reduce(int group);
-  // Whether the parameter needs no sum, or has it already.
+  // Whether the gradient needs no sum over uses, or is already summed.
   bool is_summed(const SharedParameter& parameter) const {
     const bool is_sum = parameter.uses.size() > 1 || parameter.has_partial_sums();
     return !is_sum || summed_.contains(parameter.name);
   }
-  // Sums the remaining ties: ties within this rank, then weights that slices share. Blocks.
-  // Collective over the tensor-parallel ranks.
+  // Sums ties within this rank, then weights that slices share. Blocks. Collective over the
+  // tensor-parallel ranks.
   void sum_remaining_ties();
   // Call this before the next step's backward.
   void clear() { summed_.clear(); }
@@ -41,7 +42,7 @@ class TiedSums {
   const std::vector<SharedParameter>& parameters_;
   const int rank_;
   const Group shares_;
-  std::set<std::string> summed_;  // names
+  std::set<std::string> summed_;
 };
 
 }  // namespace sluice

@@ -15,7 +15,6 @@
 namespace sluice {
 namespace {
 
-// name: for example "exp_avg/NAME".
 bool keeps(OptimizerKind kind, const std::string& name) {
   for (const StateKind& state : state_kinds(kind, at::empty({0})))
     if (name.starts_with(state.name + "/")) return true;
@@ -68,7 +67,7 @@ void TrainersUpdate::require_known(const char* instruction) const {
                        (loss_known_ ? "REDUCE_NORM" : "REDUCE_LOSS") + " before it"});
 }
 
-// All ties are summed before the first UPDATE.
+// The gradients of all ties are summed before the first UPDATE, so clear() is safe.
 Work<void> TrainersUpdate::update_stage(int index, TiedSums& ties, const StepResult& result) {
   is_updating_ = result.finite;
   Work<void> work = result.finite ? update_.run(index, lr_, result.grad_norm) : Work<void>::done();

@@ -1,4 +1,4 @@
-// Trainer's norm, check and update at the end of a step.
+// Trainer's gradient norm, finite check and update.
 //
 // Every rank makes the same decision. If loss or norm is not finite, gradients are cleared without
 // an update. A tied parameter counts once in the norm. Its uses on one rank share storage and are
@@ -46,10 +46,10 @@ class TrainersUpdate final : public StepUpdate {
   // may differ from the steps' groups.
   NamedTensors gather_state(const RunGroups& groups) const;
   void require_own_kind(const Checkpoint& checkpoint) const;
-  // Loads the state and sets weights_step(). Returns the parameters without state.
+  // Loads optimizer state and sets weights_step(). Returns the parameters without saved state.
   std::vector<std::string> load_state(const Checkpoint& checkpoint);
-  // The last step whose update the weights contain. Before the first step, the checkpoint's step or
-  // 0. Empty if an update failed halfway.
+  // Last step whose update the weights contain. Before the first step, the loaded checkpoint's step
+  // or 0. Empty if an update failed halfway.
   std::optional<std::int64_t> weights_step() const;
 
  private:
