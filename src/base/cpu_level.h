@@ -1,4 +1,4 @@
-// The instruction sets of the kernels.
+// Selects the CPU instructions that sluice's kernels use.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace sluice {
 
 inline constexpr const char* kCpuVariable = "SLUICE_CPU";
 
-// In ascending order.
+// Each level includes the levels before it.
 enum class CpuLevel : std::uint8_t {
   kBase,    // every processor of the architecture
   kAvx2,    // AVX2 and FMA
@@ -20,7 +20,8 @@ CpuLevel parse_cpu_level(std::string_view word);
 
 CpuLevel processor_level();
 
-// The highest level that the processor has and SLUICE_CPU allows. Throws as parse_cpu_level().
+// Returns the highest level that the processor has and the environment variable SLUICE_CPU allows.
+// Throws Error(kUsage) for an unknown word in SLUICE_CPU.
 CpuLevel cpu_level();
 
 }  // namespace sluice

@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-// For tests: 1 lets ranks on one machine share a device. Collectives within a backward then need
-// one process per rank, because LibTorch's engine has one thread per device.
+// An environment variable for tests: "1" lets ranks on one machine share a GPU. Collectives within
+// a backward then need one process per rank, because LibTorch's autograd engine has one thread per
+// device.
 inline constexpr const char* kShareDeviceVariable = "SLUICE_SHARE_DEVICE";
 bool ranks_share_devices();
 
@@ -17,7 +18,8 @@ struct DriverDevice {
   std::int64_t bytes = 0;
 };
 
-// The devices that CUDA_VISIBLE_DEVICES leaves, in CUDA's order. Empty without a working driver.
+// Returns the devices that CUDA_VISIBLE_DEVICES allows, in CUDA's order, or {} without a working
+// driver.
 std::vector<DriverDevice> driver_devices();
 
 }  // namespace sluice

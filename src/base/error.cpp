@@ -10,9 +10,11 @@
 namespace sluice {
 namespace {
 
-// Longer names are unlikely to be typing errors, and comparing them is slow.
+// Suggestions ("did you mean") skip longer names, which are unlikely to be typing errors and slow
+// to compare.
 constexpr std::size_t kMaxNearName = 200;
-// A text without place and remedy may be the whole line of another Error.
+// The longest error text: what, where and remedy. An Error made from another Error's complete line
+// has only a `what`, which may have this length.
 constexpr std::size_t kMaxLine = 3 * (kMaxShownText + 2);
 
 ErrorText made_printable(const ErrorText& text) {

@@ -7,11 +7,11 @@
 
 namespace sluice {
 
-// Several failures found together, such as all wrong keys of a configuration. As an Error it is the
-// first failure.
+// Several failures found together, such as all wrong keys of a configuration. what(), kind() and
+// text are those of the first failure.
 class ErrorList : public Error {
  public:
-  // Precondition: not empty.
+  // `errors` must not be empty.
   explicit ErrorList(std::vector<Error> errors)
       : Error(errors.front()), errors_(std::move(errors)) {}
   const std::vector<Error>& errors() const { return errors_; }

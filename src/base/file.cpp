@@ -21,11 +21,12 @@
 namespace sluice {
 namespace {
 
-// Linux transfers at most 0x7ffff000 bytes per call. Smaller pieces react to signals sooner.
+// The most bytes per read or write. Linux transfers at most 0x7ffff000 bytes per call, and smaller
+// pieces react to signals sooner.
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
 
-// Writing beyond `ulimit -f` raises SIGXFSZ, which would end the process, and then fails with
-// EFBIG. This scope drops the signal.
+// Discards SIGXFSZ during a write. Writing beyond `ulimit -f` raises this signal, which would end
+// the process, and then fails with EFBIG.
 class FileSizeSignalHold {
  public:
   FileSizeSignalHold() {
@@ -233,14 +234,15 @@ void File::sync() {
 }
 
 void File::close() {
-  // After EINTR, Linux has closed the descriptor.
+  // If close() fails with EINTR, Linux has closed the descriptor all the same.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR)
     fail("cannot close file", errno);
 }
 
 namespace {
 
-// /proc reports size 0, and a file may grow.
+// Reads until the end instead of relying on the file's size: files in /proc report size 0, and
+// other files may grow.
 std::string read_to_end(const std::string& path, std::size_t max_bytes, ErrorKind kind,
                         const std::function<ssize_t(char* buffer, std::size_t count)>& read_some) {
   std::string text;
@@ -341,7 +343,8 @@ void sync_directory(const std::string& directory) {
   const int result = uninterrupted([&] { return ::fsync(descriptor); });
   const int error_number = errno;
   ::close(descriptor);
-  // EINVAL: some network file systems cannot sync directories, but order metadata themselves.
+  // Ignore EINVAL: some network file systems cannot sync directories, but order metadata
+  // themselves.
   if (result != 0 && error_number != EINVAL) {
     fail_checkpoint("cannot sync directory to disk", directory, error_number);
   }
@@ -364,7 +367,8 @@ std::string base_name(const std::string& path) {
 }
 
 std::string unique_suffix() {
-  // Random, because processes in different containers may have the same id.
+  // Use random bits instead of the process id, because processes in different containers may have
+  // the same id.
   std::random_device source;
   const std::uint64_t bits = (std::uint64_t{source()} << 32) | source();
   static constexpr char kDigits[] = "0123456789abcdef";

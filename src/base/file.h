@@ -1,5 +1,5 @@
-// Files with errors that name the file, and the steps of an atomic publish. Threads may read a File
-// concurrently, but not write.
+// Files whose errors name the path, and the steps that publish a file atomically. Threads may read
+// a File concurrently, but not write to it.
 #pragma once
 
 #include <sys/types.h>
@@ -28,10 +28,12 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
 
 class File {
  public:
-  // All errors about the file have kind `kind`. A Git LFS pointer is an error by default.
+  // Opens a file for reading. Later errors about it have kind `kind`, too. By default, throws for a
+  // Git LFS pointer, a small text in place of the file's content.
   static File open(const std::string& path, ErrorKind kind = ErrorKind::kInput,
                    Links links = Links::kFollow, LfsPointers pointers = LfsPointers::kRefuse);
-  // An existing file or link is an error. The umask decides the mode.
+  // Creates a file for writing, with the mode that the umask leaves. Throws if `path` exists, even
+  // as a broken link.
   static File create(const std::string& path, ErrorKind kind = ErrorKind::kCheckpoint);
 
   File(File&& other) noexcept;
@@ -42,11 +44,11 @@ class File {
   std::uint64_t size() const;
 
   void read(void* buffer, std::size_t count, std::uint64_t offset) const;
-  // Returns less than `count` only at the end of the file.
+  // Returns the number of bytes read, which is below `count` only at the end of the file.
   std::size_t read_some(void* buffer, std::size_t count, std::uint64_t offset) const;
   void write(const void* buffer, std::size_t count, std::uint64_t offset);
   void sync();
-  // Reports errors of delayed writes.
+  // Throws if a delayed write has failed.
   void close();
 
  private:
@@ -59,20 +61,21 @@ class File {
   Access access_;
 };
 
-// Throws Error(kind) if the file is missing, unreadable, not regular or longer than max_bytes.
+// Reads a whole file. Throws Error(kind) if it is missing, unreadable, not regular or longer than
+// max_bytes.
 std::string read_text(const std::string& path, std::size_t max_bytes,
                       ErrorKind kind = ErrorKind::kInput, Links links = Links::kFollow);
-// Also reads devices and pipes such as `<(...)` until they are closed. Throws if no data arrives
-// for kLongestPause.
+// Like read_text(), but also reads devices and pipes such as `<(...)`, until they are closed.
+// Throws if no data arrives for kLongestPause.
 std::string read_text_or_pipe(const std::string& path, std::size_t max_bytes, ErrorKind kind);
 inline constexpr std::chrono::seconds kLongestPause{2};
 
-// Creates and syncs a file, but not atomically.
+// Writes a new file and syncs it. A crash may leave part of the file.
 void write_text(const std::string& path, const std::string& text);
 
 int write_all(int descriptor, std::string_view text);
-// Atomically replaces `path` through a temporary file. Returns 0, or an errno with `path`
-// unchanged. The umask decides the default mode.
+// Atomically replaces `path` by way of a temporary file. Returns 0, or an errno with `path`
+// unchanged. Without `mode`, the umask decides.
 int replace_file(const std::string& path, std::string_view text, std::optional<mode_t> mode = {});
 
 // Makes renames and creations in `directory` durable.

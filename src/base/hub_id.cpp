@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Common local folder names, which are no owners on the Hub.
+// "models/x" and the like are paths of local folders, not OWNER/MODEL on the Hugging Face Hub.
 constexpr std::array kFolders = {"models",     "model", "outputs", "output", "checkpoints",
                                  "checkpoint", "data",  "runs",    "tmp"};
 constexpr std::array kFileEndings = {".json", ".pt2", ".pt", ".safetensors", ".toml", ".gguf"};

@@ -1,5 +1,5 @@
-// A JSON value. Parsed objects (strict_json.h) have sorted members, others keep insertion order.
-// Accessors throw Error(kInternal) for a value of another type.
+// A JSON value. Objects parsed by strict_json.h have sorted members, others keep the order of
+// insertion. Accessors throw Error(kInternal) for a value of another type.
 #pragma once
 
 #include <concepts>
@@ -34,7 +34,7 @@ class Json {
   Json(const char* text);
   Json(std::string text);
   Json(std::string_view text);
-  Json(const void*) = delete;                   // would convert to bool
+  Json(const void*) = delete;                   // otherwise a pointer would convert to bool
   Json(std::initializer_list<Member> members);  // {{"name", 1}, {"other", "text"}}
   template <typename T>
   Json(const std::optional<T>& value) : Json() {  // null for std::nullopt
@@ -67,7 +67,7 @@ class Json {
   bool is_boolean() const;
   bool is_number() const;
   bool is_number_integer() const;
-  bool is_number_unsigned() const;  // parsed or built as unsigned
+  bool is_number_unsigned() const;  // was parsed or built as unsigned
   bool is_string() const;
   bool is_array() const;
   bool is_object() const;
@@ -82,19 +82,19 @@ class Json {
   const List& list() const;
   const Members& members() const;
 
-  // Size of a list or an object, 0 for null, otherwise 1.
+  // Number of elements of a list or an object, 0 for null, otherwise 1.
   std::size_t size() const;
   bool empty() const { return size() == 0; }
 
-  // Returns nullptr if there is none.
+  // Returns the member, or nullptr if the object has none of this name.
   const Json* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  // Returns null if there is none.
+  // Returns the member, or a null value if the object has none of this name.
   const Json& at(std::string_view key) const;
-  // Adds a missing member. Null becomes an object. Build large objects with add(), because this
-  // searches linearly.
+  // Returns the member, and adds it if it is missing. A null value becomes an object. Build large
+  // objects with add(), because operator[] searches linearly.
   Json& operator[](std::string_view key);
-  // The key must be new. Null becomes an object.
+  // Adds a member without a search, so `key` must be new. A null value becomes an object.
   Json& add(std::string key, Json value);
   void erase(std::string_view key);
   void update(const Json& other);
@@ -103,11 +103,11 @@ class Json {
   // Compares numbers by value, not type.
   bool operator==(const Json& other) const;
 
-  // Invalid UTF-8 becomes U+FFFD.
+  // Returns the JSON text, with U+FFFD in place of invalid UTF-8.
   std::string dump(int indent = -1) const;
-  // std::nullopt if a text is invalid UTF-8.
+  // Returns the JSON text, or std::nullopt if a string is invalid UTF-8.
   std::optional<std::string> dump_valid() const;
-  // In ASCII, for messages.
+  // Returns the JSON text in ASCII, for messages.
   std::string shown() const;
 
  private:

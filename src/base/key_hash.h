@@ -23,7 +23,7 @@ constexpr std::uint64_t absorb(std::uint64_t hash, std::uint64_t value) {
   return mix_bits((hash ^ value) + 0x9e3779b97f4a7c15ULL);
 }
 
-// Mixes FNV-1a, whose high bits are poor for short names.
+// FNV-1a followed by mix_bits(), because FNV's high bits are poor for short names.
 constexpr std::uint64_t hash_name(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;

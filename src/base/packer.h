@@ -54,7 +54,7 @@ double > || std::same_as<typename detail::PackedElement<T>::Type, std::string>;
 
 class Packer {
  public:
-  // Precondition: no integer is above 2^63 - 1.
+  // Integers must not exceed 2^63 - 1.
   template <Packable T>
   Packer& add(const T& value) {
     bytes_ += detail::packed_tag<T>();
@@ -109,7 +109,7 @@ class Unpacker {
       return get<T>();
     }
   }
-  // Throws if values are left.
+  // Throws if values are left in the message.
   void finish() const;
 
  private:

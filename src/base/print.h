@@ -1,4 +1,5 @@
-// Commands print only through these functions, so that foreign text cannot control the terminal.
+// Prints to stdout. Commands print only by these functions, so that text from files cannot control
+// the terminal.
 #pragma once
 
 #include <string_view>
@@ -7,9 +8,10 @@
 
 namespace sluice {
 
-// Filters the text by printable_lines().
+// Prints what printable_lines() returns.
 void print(std::string_view text, Colors colors = Colors::kReplace);
-// Prints bytes unchanged, for programs. They must not contain raw foreign text.
+// Prints bytes unchanged, for programs that read them. The caller must already have filtered text
+// from files.
 void print_exact(std::string_view text);
 
 }  // namespace sluice

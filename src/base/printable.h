@@ -1,5 +1,5 @@
-// Makes unknown text safe to print, without terminal controls. Error and print() apply this;
-// warnings must call it for values that they quote.
+// Removes terminal controls from text of unknown origin before it is printed. Error and print()
+// call this. Code that logs a warning must call it for the values that it quotes.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,17 @@
 
 namespace sluice {
 
-// Longer words become "abc...xyz". Paths, which contain a '/', may be longer.
+// printable() shortens longer words to "abc...xyz". Paths, which contain a '/', may be longer.
 inline constexpr std::size_t kMaxShownWord = 100;
 inline constexpr std::size_t kMaxShownPath = 250;
 inline constexpr std::size_t kMaxShownText = 800;
 
-// Returns one line of at most max_bytes. Controls become '?', invalid UTF-8 becomes U+FFFD, and
-// long words are cut. Printable text stays unchanged.
+// Returns one line of at most max_bytes. Terminal controls become '?', invalid UTF-8 becomes
+// U+FFFD, and long words are cut.
 std::string printable(std::string_view text, std::size_t max_bytes = kMaxShownText);
 
-// Keeps lines and tabs. Replaces other terminal controls, also those of Unicode, by '?'.
-// Colors::kKeep keeps colour sequences.
+// printable_lines() keeps newlines and tabs, and replaces other terminal controls, also those of
+// Unicode, by '?'. Colors::kKeep keeps colour sequences.
 enum class Colors { kReplace, kKeep };
 std::string printable_lines(std::string_view text, Colors colors = Colors::kReplace);
 

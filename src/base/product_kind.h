@@ -9,14 +9,15 @@ inline constexpr const char* kProductsVariable = "SLUICE_PRODUCTS";
 
 enum class ProductKind : std::uint8_t {
   kOwn,
-  kLibtorch,  // from LibTorch's BLAS, or LibTorch itself
+  kLibtorch,  // from LibTorch's BLAS, or by LibTorch itself
 };
 
 // Throws Error(kUsage) unless the word is own or libtorch.
 ProductKind parse_product_kind(std::string_view word);
 
-// The kind that SLUICE_PRODUCTS names. The default is kOwn where it is faster: on AMD processors
-// with AVX-512. Throws as parse_product_kind() and cpu_level().
+// Returns the implementation of matrix products that the environment variable SLUICE_PRODUCTS
+// names. The default is kOwn (sluice's kernels) where it is faster: on AMD processors with AVX-512.
+// Throws Error(kUsage) for an unknown word in SLUICE_PRODUCTS or SLUICE_CPU.
 ProductKind product_kind();
 
 }  // namespace sluice

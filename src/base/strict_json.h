@@ -24,7 +24,8 @@ Json parse_strict_json(std::string_view text, const std::string& file_name,
 // std::nullopt where parse_strict_json() throws.
 std::optional<Json> parse_json(std::string_view text);
 
-// Position of a NUL, or npos. The JSON library ends the text at a NUL, so its callers must check.
+// Returns the position of a NUL, or npos. Callers of the JSON library must check, because it takes
+// a NUL for the end of the text.
 std::size_t find_nul(std::string_view json);
 
 }  // namespace sluice

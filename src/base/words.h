@@ -27,7 +27,7 @@ std::vector<std::string> words_in(const Words<Enum>& table) {
   return words;
 }
 
-// Precondition: the table has the word.
+// `word` must be in the table.
 template <typename Enum>
 Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   for (const auto& [text, meaning] : table) {
@@ -36,8 +36,8 @@ Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   return {};
 }
 
-// For a word that a user wrote at `where`. Throws Error(kUsage) "unknown <noun> '..'" with the
-// nearest word.
+// Parses a word that a user wrote at `where`. Throws Error(kUsage) "unknown <noun> '..'" with the
+// nearest word of the table.
 template <typename Enum>
 Enum parse_word(const Words<Enum>& table, const std::string& word, const std::string& noun,
                 const std::string& where) {

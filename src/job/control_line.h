@@ -1,6 +1,7 @@
-// A connection by which a process shows the job's server that it is alive, and receives the job's
-// first failure. A line that ends without finish(), or is silent for longer than the heartbeat,
-// counts as lost. The process judges the server likewise. Thread-safe.
+// A connection by which a process sends heartbeats to the job's server, and receives the job's
+// first failure. The server counts a process as lost if its connection ends without finish(), or is
+// silent for longer than the heartbeat. The process judges the server by the same rules.
+// Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -21,15 +22,15 @@ struct ControlLineOptions {
   std::vector<int> ranks;
   std::chrono::milliseconds heartbeat{5000};
   std::chrono::milliseconds connect_timeout{10'000};
-  // Optional. What this process's ranks wait for: "rank 0 waits for 1RECV_B3 of step 4 from rank
-  // 2", or "". Called often, so it must not block.
+  // Optional. Returns what this process's ranks wait for, such as "rank 0 waits for 1RECV_B3 of
+  // step 4 from rank 2", or "". Called often, so it must not block.
   std::function<std::string()> status;
-  // Called once, on the line's thread.
+  // Called once, on the control line's thread.
   std::function<void(const JobFailure&)> on_failure;
-  // Optional. Prints a warning, on the line's thread.
+  // Optional. Prints a warning, on the control line's thread.
   std::function<void(const std::string&)> on_warning;
-  // The processes of this machine, of which one reports that the server is lost. Other machines may
-  // not see its report.
+  // The first process of this machine and their number. If the server is lost, one of them reports
+  // this, because other machines may not show their reports here.
   int first_here = 0;
   int num_here = 1 << 20;
 };
@@ -41,15 +42,15 @@ class ControlLine {
   ControlLine(const ControlLine&) = delete;
   ControlLine& operator=(const ControlLine&) = delete;
 
-  // Sends a failure to all processes, unless another came first. Does not block.
+  // Sends a failure to all processes, unless another failure was sent first. Does not block.
   void report(const JobFailure& failure) noexcept;
-  // Warns the user of a hung rank; the run goes on. `what` and `remedy` are those of an Error. Does
-  // not block.
+  // Warns the user of a hung rank without ending the run. `what` and `remedy` are parts of the
+  // message, as in Error. Does not block.
   void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
   // Returns std::nullopt if no process fails within `patience`.
   std::optional<JobFailure> wait_for_failure(std::chrono::milliseconds patience);
   bool has_lost_server() const;
-  // Ends the line without a failure. Must not be called from on_failure.
+  // Closes the connection without a failure. Must not be called from on_failure.
   void finish() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// Reads from the environment how a launcher has spread a run over processes.
+// Reads the number and place of a run's processes from the variables that its launcher has set.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace sluice {
 enum class Launcher : std::uint8_t { kNone, kSluice, kTorchrun, kSlurm, kOpenMpi, kMpich, kByHand };
 
 std::string to_text(Launcher launcher);
-// "torchrun has started", or "RANK and WORLD_SIZE name".
+// Starts a message: "torchrun has started", or "RANK and WORLD_SIZE name" without a launcher.
 std::string has_started(Launcher launcher);
 
 // With k ranks per process, process p runs ranks p k .. p k + k - 1, each on its own thread.
@@ -28,14 +28,15 @@ struct ProcessLayout {
   std::vector<int> ranks_of(int of_process, int num_ranks) const;
 };
 
-// Throws Error(kUsage) naming the process counts that work.
+// Throws Error(kUsage) unless processes can have equally many ranks. The message lists the process
+// counts that work.
 void require_even_ranks(const ProcessLayout& layout, int num_ranks, Launcher launcher);
 
 struct LaunchEnvironment {
   Launcher launcher = Launcher::kNone;
   ProcessLayout layout;
-  // Where the processes meet. Without MASTER_ADDR and MASTER_PORT, srun's first host and a port
-  // derived from the job number. "" and 0 if unknown.
+  // Address at which the processes connect: MASTER_ADDR and MASTER_PORT, or by default srun's first
+  // host and a port derived from the job number. "" and 0 if unknown.
   std::string master_address;
   int master_port = 0;
   // A name that only this run's processes share: "slurm-1234-0", or "".
@@ -47,14 +48,14 @@ struct LaunchEnvironment {
   bool one_machine() const { return layout.processes_on_machine == layout.num_processes; }
 };
 
-// read_launch_environment() throws Error(kUsage) for variables that are malformed, missing or
-// contradictory.
+// Looks up an environment variable. read_launch_environment() throws Error(kUsage) for variables
+// that are malformed, missing or contradictory.
 using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
 LaunchEnvironment read_launch_environment(const Environment& variable);
 LaunchEnvironment read_launch_environment();
 
-// Number of restarts so far; its presence identifies `sluice launch`. The underscore is there
-// because names that start with SLUICE_ are configuration keys.
+// Holds the number of restarts so far; if it is set, `sluice launch` has started the process. The
+// underscore is there because names that start with SLUICE_ are configuration keys.
 inline constexpr const char* kLaunchRestartVariable = "_SLUICE_LAUNCH_RESTART";
 
 }  // namespace sluice

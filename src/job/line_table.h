@@ -1,6 +1,7 @@
-// Judges which processes of a job are lost (control_line.h). An ended line is judged after `grace`.
-// Without grace it is judged once all other processes have sent their status, which the message
-// needs.
+// The control lines (connections) of a job's processes. Decides which processes are lost: those
+// whose line is silent, or has ended without a message. An ended line counts as lost after `grace`.
+// With grace 0 it counts once all other processes have sent their status, which the failure message
+// quotes.
 #pragma once
 
 #include <chrono>
@@ -22,36 +23,38 @@ class LineTable {
     std::vector<int> ranks;
     std::chrono::milliseconds heartbeat{5000};
     std::string status;
-    Clock::duration last_heard{0};              // in SilenceClock time
-    std::optional<Clock::time_point> judge_at;  // set when the line has ended
+    Clock::duration last_heard{0};  // as measured by SilenceClock::counted()
+    std::optional<Clock::time_point>
+        judge_at;  // set when the line has ended: when it counts as lost
     bool has_answered = false;
   };
 
   explicit LineTable(std::chrono::milliseconds grace) : grace_(grace) {}
 
-  // Returns a failure if the process already has a line.
+  // Adds a process's line. Returns a failure if the process already has one.
   std::optional<JobFailure> open(Line line, Clock::duration counted);
   void heard(int process, const std::string& status, Clock::duration counted);
   void finish(int process) { lines_.erase(process); }
   void end(int process, Clock::time_point now);
-  // True if an ended line still has to be judged. The server should then request the others'
-  // statuses.
+  // Returns true if a line has ended, but does not yet count as lost. The server should then
+  // request the other processes' statuses.
   bool has_suspect() const;
   std::optional<JobFailure> judge(Clock::time_point now, Clock::duration counted);
   JobFailure lost(int process, const std::string& how);
 
-  // "rank 0 waits for 1RECV_B3 of step 4 from rank 2"
+  // Returns the statuses of ranks that wait for this rank, such as "rank 0 waits for 1RECV_B3 of
+  // step 4 from rank 2".
   std::string who_waits_for(int rank) const { return statuses_waiting_for({rank}, /*but=*/-1); }
 
   bool empty() const { return lines_.empty(); }
   bool lives(int process) const;
   bool knows(int process) const { return lines_.contains(process); }
-  // Returns -1 if there is none.
+  // Returns the lowest running process, except `but` and `and_but`, or -1 if there is none.
   int lowest_alive(int but, int and_but = -1) const;
   std::optional<std::chrono::milliseconds> shortest_heartbeat() const;
 
  private:
-  // Returns the statuses that wait for one of these ranks. If none does, returns all.
+  // Returns the statuses that wait for one of these ranks, or all statuses if none does.
   std::string statuses_waiting_for(const std::vector<int>& ranks, int but) const;
   JobFailure failure_of(const Line& line, const std::string& how, const std::string& remedy) const;
 
@@ -59,7 +62,7 @@ class LineTable {
   std::map<int, Line> lines_;
 };
 
-// "is lost: it has been silent for more than 5 s"
+// Returns "is lost: it has been silent for more than 5 s".
 std::string silence_text(std::chrono::milliseconds heartbeat);
 std::string hung_text(const std::string& what, const std::string& waits, const std::string& remedy);
 std::string remedy_for_end();

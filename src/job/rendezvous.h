@@ -21,7 +21,7 @@
 
 namespace sluice {
 
-// Passes a text between torchrun's processes by torchrun's store.
+// Passes a text between torchrun's processes through torchrun's store.
 class NoticeBoard {
  public:
   virtual ~NoticeBoard() = default;
@@ -35,17 +35,19 @@ struct JobStore {
   std::unique_ptr<StoreServer> server;
 };
 
-// `board` is for torchrun. Throws Error(kUsage) if a secret is missing or two processes have the
-// same number, and Error(kPeer) naming those that do not join within `timeout`.
+// Connects this process to the job's store and waits for the other processes. `board` is needed
+// under torchrun. Throws Error(kUsage) if a secret is missing or two processes have the same
+// number, and Error(kPeer) with the processes that do not join within `timeout`.
 JobStore join_job(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
                   NoticeBoard* board = nullptr);
 
-// Set in the store once the process has joined.
+// A process sets this key in the store when it has joined.
 std::string arrival_key(int process);
 
 void warn_of_short_secret(const std::string& secret);
 
-// Listens on all addresses unless `at` is loopback. Throws Error(kUsage) if the port is taken.
+// Starts a store that listens on all addresses, or only on loopback if `at` is loopback. Throws
+// Error(kUsage) if the port is taken.
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options);
 
 }  // namespace sluice

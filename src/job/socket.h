@@ -8,9 +8,9 @@
 namespace sluice {
 
 using Deadline = std::chrono::steady_clock::time_point;
-// At most a year, so that it cannot overflow.
+// Returns now + timeout, at most a year, so that it cannot overflow.
 Deadline deadline_in(std::chrono::milliseconds timeout);
-// Milliseconds for poll(), from 0 to one hour.
+// Returns the time left for poll(), from 0 to one hour.
 int poll_milliseconds(Deadline deadline);
 
 class Socket {
@@ -25,9 +25,10 @@ class Socket {
   explicit operator bool() const { return descriptor_ >= 0; }
   void close();
 
-  // Appends at most `limit` available bytes. False if the connection has ended.
+  // Appends at most `limit` received bytes. Returns false if the connection has ended.
   bool receive(std::string& bytes, std::size_t limit);
-  // Removes the sent bytes. False if the connection has ended.
+  // Sends what it can without waiting, and removes it from `bytes`. Returns false if the connection
+  // has ended.
   bool send(std::string& bytes);
   void shut_down();
 
@@ -35,27 +36,28 @@ class Socket {
   int descriptor_ = -1;
 };
 
-// `host`: "" for all addresses. `port`: 0 for a free one. Throws Error(kUsage) for a port or
-// address that cannot be used, otherwise Error(kPeer).
+// Host "" means all addresses, port 0 a free port. Throws Error(kUsage) for a port or address that
+// cannot be used, otherwise Error(kPeer).
 Socket listen_at(const std::string& host, int port);
-// Empty if no connection waits. `full`: no descriptors are left.
+// Returns an empty Socket if no connection waits. Sets `full` if no descriptors are left.
 Socket accept_from(const Socket& listener, bool& full);
 
-// Empty on failure, with the reason; a retry may succeed.
+// Returns an empty Socket and sets `reason` on failure. A retry may succeed.
 Socket connect_to(const std::string& host, int port, Deadline deadline, std::string& reason);
 
 int local_port(const Socket& socket);
-// Local address for packets to this numeric address, "" if unreachable. Sends nothing.
+// Returns this machine's address on the route to a numeric address, or "" if unreachable. Sends
+// nothing.
 std::string local_host_towards(const std::string& address);
 std::string local_host(const Socket& socket);
 std::string remote_host(const Socket& socket);
-// "node7:29500", "[::1]:29500"
+// Returns "node7:29500" or "[::1]:29500".
 std::string host_and_port(const std::string& host, int port);
 bool is_loopback(const std::string& host);
 bool is_address_here(const std::string& host);
 std::string machine_name();
 
-// False at the deadline.
+// Waits until the socket can send or receive. Returns false at the deadline.
 bool wait_for(const Socket& socket, bool for_sending, Deadline deadline);
 
 }  // namespace sluice

@@ -14,7 +14,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kFirstRetry{10}, kLongestRetry{200};
 constexpr milliseconds kGreetingTime{5000};
-// A busy server may drop a connection early.
+// Connections that the server may close before its secret counts as refused, because a busy server
+// may close one early.
 constexpr int kMaxRefusals = 3;
 
 enum class Greeted { kYes, kSilence, kRefused, kWrongSecret };
@@ -103,7 +104,7 @@ StoreConnection::StoreConnection(const StoreAddress& address, const std::string&
 
 bool StoreConnection::send(const std::string& bytes, Deadline deadline) {
   const bool sent = write_all(socket_, writer_.frame(bytes), deadline);
-  if (!sent) socket_.shut_down();  // a partial frame cannot be continued
+  if (!sent) socket_.shut_down();  // after part of a frame, no other frame can follow
   return sent;
 }
 
