@@ -1,5 +1,5 @@
-// Prevents LibTorch operators from reading beyond their tensors or ending the process. Graphs may
-// come from hostile files, and labels may be wrong.
+// Checks arguments so that LibTorch operators do not read beyond their tensors or end the process.
+// Graphs may come from hostile files, and labels may be wrong.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,8 @@
 
 namespace sluice::detail {
 
-// Returns nullptr if LibTorch's own checks, which throw c10::Error, suffice for "aten::lstm".
+// Returns the check for an operator such as "aten::lstm", or nullptr if LibTorch's own checks,
+// which throw c10::Error, suffice.
 GraphCall::Check find_call_check(std::string_view name);
 
 }  // namespace sluice::detail

@@ -9,11 +9,12 @@
 
 namespace sluice::detail {
 
-// input name -> sizes
+// Sizes by input name.
 using InputSizes = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
 
-// Checks that the graph was exported for these sizes. Skips rules with unknown symbols or inputs.
-// Throws Error(kInput) with the input, its sizes and the rule.
+// Checks that the sizes satisfy the rules with which the graph was exported, such as "s0 >= 2".
+// Skips rules with unknown symbols or inputs. Throws Error(kInput) with the input, its sizes and
+// the rule.
 void check_rules(const GraphModule& module, const InputSizes& sizes);
 
 }  // namespace sluice::detail

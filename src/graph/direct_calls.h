@@ -1,4 +1,5 @@
-// Calls frequent operators through their C++ functions, without a stack.
+// Calls frequent operators through their C++ functions, without LibTorch's stack of IValues (a
+// boxed call).
 #pragma once
 
 #include <ATen/core/operator_name.h>
@@ -7,7 +8,7 @@
 
 namespace sluice::detail {
 
-// nullptr: call it boxed
+// Returns nullptr if the operator must be called boxed.
 GraphCall::Run direct_call(const c10::OperatorName& name);
 
 }  // namespace sluice::detail

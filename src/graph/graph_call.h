@@ -1,4 +1,4 @@
-// One executable node of an exported graph. It is immutable, and each run has its own frame, with a
+// One node of an exported graph, ready to run. It is immutable. Each run has its own frame, with a
 // slot for every value that is not constant: tensors, and symbolic numbers as int, double or bool.
 #pragma once
 
@@ -26,29 +26,29 @@ struct GraphFrame {
   c10::IValue& at(int slot) { return slots[static_cast<std::size_t>(slot)]; }
 };
 
-// An argument in the operator's type.
+// An argument, and how to convert it to the operator's type.
 struct BoundArgument {
   enum class Kind : std::uint8_t {
-    kConstant,  // `constant`
-    kSlot,      // value of the slot
-    kWrapped,   // number, as wrapped_number()
-    kFloat,     // number, as a double
-    kDevice,    // device of the program
-    kInts,      // `ints`, some from slots
-    kList,      // `elements`
+    kConstant,  // the member `constant`
+    kSlot,      // the slot's value
+    kWrapped,   // a number, as a tensor by wrapped_number()
+    kFloat,     // a number, as a double
+    kDevice,    // the program's device
+    kInts,      // the list `ints`, partly read from slots
+    kList,      // the list `elements`
   };
   enum class ListKind : std::uint8_t { kTensors, kOptionalTensors, kFloats, kBools, kNumbers };
 
   Kind kind = Kind::kConstant;
   ListKind list_kind = ListKind::kTensors;
-  bool is_last_use = false;  // kSlot: no later argument reads the slot
+  bool is_last_use = false;  // only for kSlot: no later argument reads the slot
   int slot = -1;
   c10::IValue constant;
   std::vector<std::int64_t> ints;
-  std::vector<std::pair<std::size_t, int>> ints_in_slots;  // (position in `ints`, slot)
+  std::vector<std::pair<std::size_t, int>> ints_in_slots;  // pairs (position in `ints`, slot)
   std::vector<BoundArgument> elements;
 
-  // Copies the value, or moves it out of its slot at its last use.
+  // Copies the value, or moves it out of its slot if this is its last use.
   c10::IValue take(GraphFrame& frame) const;
 };
 
@@ -60,17 +60,17 @@ struct GraphCall {
   using Check = void (*)(const GraphCall&, GraphFrame&);
 
   Run run = nullptr;
-  Check check = nullptr;  // runs first; nullptr if LibTorch checks enough
+  Check check = nullptr;  // runs before `run`; nullptr if LibTorch checks enough
   GraphNode::GradMode grad_mode = GraphNode::GradMode::kAsCaller;
-  bool is_direct = false;  // leaves arguments in their slots
+  bool is_direct = false;  // a direct call, which does not move arguments out of their slots
   bool is_random = false;
   std::uint64_t random_name = 0;
   std::vector<BoundArgument> arguments;
-  // Slots of the results, -1 if no node reads them. A list result has one slot per tensor, and its
-  // length is in `list_sizes`. Other results have -1 there.
+  // Slot of each result, -1 if no node reads it. A result that is a list has one slot per tensor,
+  // and its length in `list_sizes`, where other results have -1.
   std::vector<int> results;
   std::vector<int> list_sizes;
-  std::vector<int> releases;  // slots that no later call reads
+  std::vector<int> releases;  // slots to empty after the call, because no later call reads them
   std::optional<BoundArgument> exported_strides;
   std::optional<c10::OperatorHandle> op;
   GraphOperator added;
@@ -79,11 +79,12 @@ struct GraphCall {
   std::string place;
 };
 
-// A 0-dimensional tensor with the type promotion of a Python number.
+// Returns a 0-dimensional tensor that takes part in type promotion as a Python number does.
 at::Tensor wrapped_number(const c10::IValue& number);
 
 void run_boxed(const GraphCall& call, GraphFrame& frame);
-// The math attention (archive/graph_rewrites.h), with the exported operator's autocast.
+// Runs the attention of plain operators (archive/graph_rewrites.h) with the autocast of the
+// exported operator.
 void run_math_attention(const GraphCall& call, GraphFrame& frame);
 void run_added(const GraphCall& call, GraphFrame& frame);
 void run_number(const GraphCall& call, GraphFrame& frame);

@@ -12,7 +12,7 @@
 namespace sluice::detail {
 namespace {
 
-// cached; a step has few different sizes
+// Number of different input sizes whose numbers are cached. A step has few.
 constexpr std::size_t kNumSeen = 16;
 
 }  // namespace

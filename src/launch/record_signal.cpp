@@ -17,11 +17,12 @@
 namespace sluice {
 namespace {
 
-// Global, because a signal handler can reach nothing else. -1 if there is no RecordSignal.
+// The eventfd of the only RecordSignal, or -1. Global, because a signal handler can reach nothing
+// else.
 std::atomic<int> signal_event{-1};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// Larger than any count of signals.
+// Added to the event to end the thread. Larger than any count of signals.
 constexpr std::uint64_t kEndOfCalls = std::uint64_t{1} << 48;
 
 void add_to_event(int event, std::uint64_t value) {
@@ -72,7 +73,7 @@ RecordSignal::RecordSignal(std::function<void()> call)
   sigset_t request;
   sigemptyset(&request);
   sigaddset(&request, SIGUSR2);
-  pthread_sigmask(SIG_UNBLOCK, &request, nullptr);  // begin_process() blocked it
+  pthread_sigmask(SIG_UNBLOCK, &request, nullptr);  // begin_process() blocked SIGUSR2
 }
 
 RecordSignal::~RecordSignal() { signal_event = -1; }

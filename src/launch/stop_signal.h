@@ -13,16 +13,17 @@ namespace sluice {
 
 class StopSignal {
  public:
-  StopSignal();  // handlers stay until the process ends
+  StopSignal();  // its signal handlers stay until the process ends
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  // From now on there is something to save.
+  // Call after each step. From the first call on, a signal requests to stop and save instead of
+  // ending the process.
   void step_finished();
   bool requested() const;
-  // True once for all requests since the last call.
+  // Returns true if saving was requested since the last call.
   bool take_save_request();
-  // From now on signals have no effect.
+  // After this call, signals have no effect.
   void run_finished();
 };
 
