@@ -13,23 +13,23 @@
 
 namespace sluice::detail {
 
-// The part of a block after attention: [B, L, D] -> [B, L, D].
+// The part of a decoder block after attention: [B, L, D] -> [B, L, D].
 class FeedForward : public torch::nn::Module {
  public:
   struct Output {
     at::Tensor hidden_BLD;
-    std::vector<at::Tensor> written = {};  // additional outputs of the block
+    std::vector<at::Tensor> written = {};  // other outputs of the block: a load balancing loss
   };
   virtual Output forward(const at::Tensor& x_BLD, const BatchPositions& batch) const = 0;
   // Returns x + residual_scale * behind(this(before(x))), computed by one autograd node, or an
-  // undefined tensor if that is impossible.
+  // undefined tensor if no fused kernel supports x.
   virtual at::Tensor fused(const at::Tensor& /*x_BLD*/, const ops::NormWeights& /*before*/,
                            const ops::NormWeights& /*behind*/, double /*residual_scale*/) const {
     return {};
   }
 };
 
-// down(activation(gate(x)) * up(x))
+// Computes down(activation(gate(x)) * up(x)).
 std::shared_ptr<FeedForward> make_gated_mlp(const DecoderConfig& config, std::int64_t width,
                                             const LayerOptions& options);
 at::Tensor activate(const at::Tensor& x, Activation activation);
@@ -40,7 +40,7 @@ std::shared_ptr<Norm> make_norm(const DecoderConfig& config, std::int64_t size,
 
 struct FeedForwardModule {
   std::string name = "mlp";
-  // default: make_gated_mlp()
+  // Default: make_gated_mlp()
   std::function<std::shared_ptr<FeedForward>(std::int64_t layer)> make;
 };
 

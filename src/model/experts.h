@@ -2,8 +2,8 @@
 // arXiv:2101.03961, section 2.2.
 //
 // Invariants:
-// 1. Each expert processes its tokens in order, and a token sums its experts by falling
-//    probability. The bits are the same on every device and in every layout.
+// 1. Each expert processes its tokens in order, and a token sums its experts' outputs by falling
+//    probability. Results are bitwise equal on every device and in every parallel layout.
 // 2. An expert without tokens has zero gradients, so that its weights still decay.
 // 3. Tensor-parallel ranks compute the router and all experts on all rows. Their gradients are
 //    equal and must not be summed.
@@ -44,8 +44,8 @@ class Experts : public detail::FeedForward {
   std::vector<std::shared_ptr<GatedExpert>> experts_;
 };
 
-// E times the sum over experts of (share of choices * mean probability). Tokens with mask 0 do not
-// count.
+// Returns E times the sum over experts of (share of choices * mean probability). Tokens with mask 0
+// do not count.
 at::Tensor load_balancing_loss(const at::Tensor& logits_TE, std::int64_t top_k,
                                const at::Tensor& mask_BL = {});
 

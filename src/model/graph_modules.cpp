@@ -59,7 +59,8 @@ class GraphLayerModule final : public torch::nn::Module {
   const std::vector<at::Tensor>& held() const { return held_; }
 
  private:
-  // Creates missing submodules.
+  // Returns the submodule that holds a parameter, and the parameter's name there. Creates missing
+  // submodules.
   std::pair<Module*, std::string> place_of(const std::string& full_name) {
     Module* holder = this;
     std::size_t begin = 0;
@@ -99,7 +100,7 @@ std::vector<TensorMeta> written_metas(const GraphModule& module, const std::vect
   return metas;
 }
 
-// Whether the written sizes follow from the sizes read.
+// Returns whether the sizes of a layer's outputs follow from those of its inputs.
 bool can_infer_shapes(const GraphModule& module, const GraphLayer& layer) {
   std::set<std::string> told, needed;
   for (const int value : layer.reads)
@@ -165,7 +166,8 @@ class LayerMaker {
     return spec;
   }
 
-  // Computes a value from the batch alone. Returns nullptr if impossible.
+  // Returns a function that computes a value from the batch alone, or nullptr if that is
+  // impossible.
   std::function<at::Tensor(const Values&)> from_batch(const std::string& name) const {
     const GraphModule& module = module_of(graph_);
     const GraphLayers& layers = graph_->layers;
@@ -256,8 +258,8 @@ class LayerMaker {
     return own;
   }
 
-  // Sums gradients of a shared value within each layer first, so that recomputation and cuts do not
-  // change the sum.
+  // Inputs that several layers read. Their gradients are summed within each layer first, so that
+  // neither recomputation nor the cuts between stages change the sum.
   static std::vector<std::size_t> places_of_shared(const GraphLayer& layer) {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -266,8 +268,8 @@ class LayerMaker {
     return places;
   }
 
-  // Copies batch inputs that the layer changes in place, because the caller owns them and a layer
-  // may run twice.
+  // Inputs that the layer changes in place. They are copied first, because the caller owns them and
+  // a layer may run twice.
   std::vector<std::size_t> places_of_changed(const GraphLayer& layer) const {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -381,7 +383,7 @@ Model graph_model(const ModelSpec& spec, const std::vector<GraphOperator>& opera
     count = count_of(maker, *graph);
     model.loss = loss_of(*graph, count);
   }
-  // Checks sizes here, because every rank calls this before each microbatch.
+  // count() also checks the sizes, because every rank calls it before each microbatch.
   model.count = [graph, count](const Values& batch) {
     InputSizes sizes;
     for (const auto& [name, tensor] : batch)

@@ -1,4 +1,4 @@
-// Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
+// LoRA: Hu et al., arXiv:2106.09685.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,12 +14,12 @@ namespace sluice {
 
 class AdaptableLinear : public torch::nn::Module {
  public:
-  // Registers lora_A.weight [rank, in] and lora_B.weight [out, rank], float32.
+  // Registers the float32 parameters lora_A.weight [rank, in] and lora_B.weight [out, rank].
   void adapt(const AdaptedLinear& layer, double scale, double dropout, c10::Device device);
   bool is_adapted() const { return a_.defined(); }
 
  protected:
-  // y + scale * B A dropout(x) in the dtype of y, or y without an adapter.
+  // Returns y + scale * B A dropout(x) in the dtype of y, or y without an adapter.
   at::Tensor adapted(const at::Tensor& y, const at::Tensor& x) const;
 
  private:
@@ -29,8 +29,8 @@ class AdaptableLinear : public torch::nn::Module {
 
 namespace detail {
 
-// Adds the adapters of options.adapter, initialized by draw_low_rank(). Throws Error(kUsage) if
-// `model` has others.
+// Adds the LoRA parameters of options.adapter, initialized by draw_low_rank(). Throws Error(kUsage)
+// if the adapter of `model` differs.
 void attach_adapter(const ModelSpec& model, const LayerOptions& options,
                     std::vector<LayerSpec>& layers);
 

@@ -14,12 +14,13 @@ namespace sluice::detail {
 
 // If `fused`, the gradient overwrites the logits where possible.
 at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels_BL, bool fused);
-// Computes the logits from the head's inputs, in blocks of the vocabulary. Precondition:
-// supports_fused(x).
+// Computes logits from the head's inputs `x`, in blocks of the vocabulary. supports_fused(x) must
+// be true.
 at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
                           const at::Tensor& labels_BL);
 
-// Takes this rank's slices of the vocabulary. Returns the same sum on every rank.
+// For tensor parallelism: `logits` has an entry per slice of the vocabulary on this rank. Returns
+// the same sum on every rank.
 at::Tensor next_token_sum(const std::vector<at::Tensor>& logits, const at::Tensor& labels_BL,
                           std::int64_t vocab_size, const SliceGroup& tp);
 
