@@ -7,13 +7,13 @@
 
 namespace sluice {
 
-// Converts a failed system call to an Error. It is kUsage for too many open files, kMemory for
-// exhausted memory or threads, otherwise kPeer. The message names the limit to raise.
+// Converts a failed system call: to kUsage for too many open files, kMemory for exhausted memory or
+// threads, otherwise kPeer. The text names the limit to raise.
 Error system_error(const std::string& what, int error_number, const std::string& place = {});
 
-// Converts an exception to an Error at `place`, but returns an Error unchanged. std::bad_alloc
-// becomes kMemory, a std::system_error about an exhausted limit what system_error() returns, and
-// any other exception kInternal with the first line of its message.
+// Returns an Error unchanged. Other exceptions get `place`: std::bad_alloc becomes kMemory, a
+// std::system_error about an exhausted limit what system_error() returns, anything else kInternal
+// with the first line of its message.
 Error as_error(const std::exception_ptr& thrown, const std::string& place = {});
 
 }  // namespace sluice

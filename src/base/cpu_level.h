@@ -1,4 +1,4 @@
-// Selects the CPU instructions that sluice's kernels use.
+// The CPU instructions of sluice's kernels.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,19 @@ namespace sluice {
 
 inline constexpr const char* kCpuVariable = "SLUICE_CPU";
 
-// Each level includes the levels before it.
+// In ascending order.
 enum class CpuLevel : std::uint8_t {
   kBase,    // every processor of the architecture
   kAvx2,    // AVX2 and FMA
   kAvx512,  // AVX-512 F, VL, DQ and BW
 };
 
-// Throws Error(kUsage) unless the word is base, avx2 or avx512.
 CpuLevel parse_cpu_level(std::string_view word);
 
 CpuLevel processor_level();
 
-// Returns the highest level that the processor has and the environment variable SLUICE_CPU allows.
-// Throws Error(kUsage) for an unknown word in SLUICE_CPU.
+// The highest level that the processor has and $SLUICE_CPU allows. Throws Error(kUsage) if that is
+// no level.
 CpuLevel cpu_level();
 
 }  // namespace sluice

@@ -28,7 +28,7 @@ bool ranks_share_devices() {
 }
 
 std::vector<DriverDevice> driver_devices() {
-  // The library is never closed, because the driver cannot be shut down.
+  // Never closed, because the driver cannot be shut down.
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) return {};
   const auto init = function_of<Init>(library, "cuInit");

@@ -7,9 +7,8 @@
 
 namespace sluice {
 
-// An environment variable for tests: "1" lets ranks on one machine share a GPU. Collectives within
-// a backward then need one process per rank, because LibTorch's autograd engine has one thread per
-// device.
+// For tests: "1" lets ranks on one machine share a GPU. Collectives within a backward then need one
+// process per rank, because LibTorch's autograd engine has one thread per device.
 inline constexpr const char* kShareDeviceVariable = "SLUICE_SHARE_DEVICE";
 bool ranks_share_devices();
 
@@ -18,8 +17,7 @@ struct DriverDevice {
   std::int64_t bytes = 0;
 };
 
-// Returns the devices that CUDA_VISIBLE_DEVICES allows, in CUDA's order, or {} without a working
-// driver.
+// The devices that CUDA_VISIBLE_DEVICES allows, in CUDA's order. Empty without a working driver.
 std::vector<DriverDevice> driver_devices();
 
 }  // namespace sluice

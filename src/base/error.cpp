@@ -10,11 +10,9 @@
 namespace sluice {
 namespace {
 
-// Suggestions ("did you mean") skip longer names, which are unlikely to be typing errors and slow
-// to compare.
+// Longer names get no "did you mean", which would be slow and is unlikely to fit.
 constexpr std::size_t kMaxNearName = 200;
-// The longest error text: what, where and remedy. An Error made from another Error's complete line
-// has only a `what`, which may have this length.
+// A text without place and remedy may be another Error's whole line.
 constexpr std::size_t kMaxLine = 3 * (kMaxShownText + 2);
 
 ErrorText made_printable(const ErrorText& text) {

@@ -21,12 +21,11 @@
 namespace sluice {
 namespace {
 
-// The most bytes per read or write. Linux transfers at most 0x7ffff000 bytes per call, and smaller
-// pieces react to signals sooner.
+// Linux transfers at most 0x7ffff000 bytes per call. Smaller pieces react to signals sooner.
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
 
-// Discards SIGXFSZ during a write. Writing beyond `ulimit -f` raises this signal, which would end
-// the process, and then fails with EFBIG.
+// Discards SIGXFSZ, which a write beyond `ulimit -f` raises before it fails with EFBIG, and which
+// would end the process.
 class FileSizeSignalHold {
  public:
   FileSizeSignalHold() {
@@ -234,15 +233,14 @@ void File::sync() {
 }
 
 void File::close() {
-  // If close() fails with EINTR, Linux has closed the descriptor all the same.
+  // After EINTR, Linux has closed the descriptor.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR)
     fail("cannot close file", errno);
 }
 
 namespace {
 
-// Reads until the end instead of relying on the file's size: files in /proc report size 0, and
-// other files may grow.
+// Ignores the file's size: files in /proc report 0, and others may grow.
 std::string read_to_end(const std::string& path, std::size_t max_bytes, ErrorKind kind,
                         const std::function<ssize_t(char* buffer, std::size_t count)>& read_some) {
   std::string text;
@@ -343,8 +341,7 @@ void sync_directory(const std::string& directory) {
   const int result = uninterrupted([&] { return ::fsync(descriptor); });
   const int error_number = errno;
   ::close(descriptor);
-  // Ignore EINVAL: some network file systems cannot sync directories, but order metadata
-  // themselves.
+  // EINVAL: some network file systems cannot sync directories, but order metadata themselves.
   if (result != 0 && error_number != EINVAL) {
     fail_checkpoint("cannot sync directory to disk", directory, error_number);
   }
@@ -367,8 +364,7 @@ std::string base_name(const std::string& path) {
 }
 
 std::string unique_suffix() {
-  // Use random bits instead of the process id, because processes in different containers may have
-  // the same id.
+  // Random, because processes in different containers may have the same id.
   std::random_device source;
   const std::uint64_t bits = (std::uint64_t{source()} << 32) | source();
   static constexpr char kDigits[] = "0123456789abcdef";

@@ -1,5 +1,5 @@
-// Files whose errors name the path, and the steps that publish a file atomically. Threads may read
-// a File concurrently, but not write to it.
+// Files whose errors name the path, and the steps of an atomic publish. Threads may read a File
+// concurrently, but not write.
 #pragma once
 
 #include <sys/types.h>
@@ -28,12 +28,11 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
 
 class File {
  public:
-  // Opens a file for reading. Later errors about it have kind `kind`, too. By default, throws for a
-  // Git LFS pointer, a small text in place of the file's content.
+  // Errors about the file have kind `kind`. A Git LFS pointer (a text in place of the content) is
+  // an error by default.
   static File open(const std::string& path, ErrorKind kind = ErrorKind::kInput,
                    Links links = Links::kFollow, LfsPointers pointers = LfsPointers::kRefuse);
-  // Creates a file for writing, with the mode that the umask leaves. Throws if `path` exists, even
-  // as a broken link.
+  // Throws if `path` exists, even as a broken link. The umask decides the mode.
   static File create(const std::string& path, ErrorKind kind = ErrorKind::kCheckpoint);
 
   File(File&& other) noexcept;
@@ -44,7 +43,7 @@ class File {
   std::uint64_t size() const;
 
   void read(void* buffer, std::size_t count, std::uint64_t offset) const;
-  // Returns the number of bytes read, which is below `count` only at the end of the file.
+  // Returns less than `count` only at the end of the file.
   std::size_t read_some(void* buffer, std::size_t count, std::uint64_t offset) const;
   void write(const void* buffer, std::size_t count, std::uint64_t offset);
   void sync();
@@ -61,21 +60,20 @@ class File {
   Access access_;
 };
 
-// Reads a whole file. Throws Error(kind) if it is missing, unreadable, not regular or longer than
-// max_bytes.
+// Throws Error(kind) if the file is missing, unreadable, not regular or longer than max_bytes.
 std::string read_text(const std::string& path, std::size_t max_bytes,
                       ErrorKind kind = ErrorKind::kInput, Links links = Links::kFollow);
-// Like read_text(), but also reads devices and pipes such as `<(...)`, until they are closed.
-// Throws if no data arrives for kLongestPause.
+// Also reads devices and pipes such as `<(...)` until they are closed. Throws if no data arrives
+// for kLongestPause.
 std::string read_text_or_pipe(const std::string& path, std::size_t max_bytes, ErrorKind kind);
 inline constexpr std::chrono::seconds kLongestPause{2};
 
-// Writes a new file and syncs it. A crash may leave part of the file.
+// Creates and syncs a file. Not atomic: a crash may leave a part.
 void write_text(const std::string& path, const std::string& text);
 
 int write_all(int descriptor, std::string_view text);
-// Atomically replaces `path` by way of a temporary file. Returns 0, or an errno with `path`
-// unchanged. Without `mode`, the umask decides.
+// Atomically replaces `path`. Returns 0, or an errno with `path` unchanged. The umask decides the
+// default mode.
 int replace_file(const std::string& path, std::string_view text, std::optional<mode_t> mode = {});
 
 // Makes renames and creations in `directory` durable.
@@ -84,7 +82,7 @@ void rename_path(const std::string& from, const std::string& to);
 std::string parent_directory(const std::string& path);
 std::string base_name(const std::string& path);
 // Returns 16 random hexadecimal digits for the names of temporary files, jobs and runs. If two runs
-// had one name, a save of one could remove checkpoints of the other.
+// shared a name, one could remove the other's checkpoints.
 std::string unique_suffix();
 
 }  // namespace sluice

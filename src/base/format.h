@@ -15,8 +15,7 @@
 namespace sluice {
 namespace detail {
 
-// Returns the number of values that a pattern needs. Throws at an unmatched brace, which is a
-// compile error if the pattern is a constant.
+// Throws at an unmatched brace: a compile error if the pattern is a constant.
 constexpr std::size_t num_values(std::string_view pattern) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < pattern.size(); ++i) {

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "models/x" and the like are paths of local folders, not OWNER/MODEL on the Hugging Face Hub.
+// Common names of local folders, which own no models on the Hugging Face Hub.
 constexpr std::array kFolders = {"models",     "model", "outputs", "output", "checkpoints",
                                  "checkpoint", "data",  "runs",    "tmp"};
 constexpr std::array kFileEndings = {".json", ".pt2", ".pt", ".safetensors", ".toml", ".gguf"};

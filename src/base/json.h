@@ -1,5 +1,5 @@
-// A JSON value. Objects parsed by strict_json.h have sorted members, others keep the order of
-// insertion. Accessors throw Error(kInternal) for a value of another type.
+// A JSON value. Objects parsed by strict_json.h have sorted members, others keep insertion order.
+// Accessors throw Error(kInternal) for a value of another type.
 #pragma once
 
 #include <concepts>
@@ -34,10 +34,10 @@ class Json {
   Json(const char* text);
   Json(std::string text);
   Json(std::string_view text);
-  Json(const void*) = delete;                   // otherwise a pointer would convert to bool
+  Json(const void*) = delete;                   // a pointer would convert to bool
   Json(std::initializer_list<Member> members);  // {{"name", 1}, {"other", "text"}}
   template <typename T>
-  Json(const std::optional<T>& value) : Json() {  // null for std::nullopt
+  Json(const std::optional<T>& value) : Json() {
     if (value) *this = Json(*value);
   }
   // A list, or an object if the range is a map.
@@ -67,7 +67,7 @@ class Json {
   bool is_boolean() const;
   bool is_number() const;
   bool is_number_integer() const;
-  bool is_number_unsigned() const;  // was parsed or built as unsigned
+  bool is_number_unsigned() const;
   bool is_string() const;
   bool is_array() const;
   bool is_object() const;
@@ -82,19 +82,19 @@ class Json {
   const List& list() const;
   const Members& members() const;
 
-  // Number of elements of a list or an object, 0 for null, otherwise 1.
+  // Elements of a list or an object, 0 for null, otherwise 1.
   std::size_t size() const;
   bool empty() const { return size() == 0; }
 
-  // Returns the member, or nullptr if the object has none of this name.
+  // Returns nullptr if there is none.
   const Json* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  // Returns the member, or a null value if the object has none of this name.
+  // Returns null if there is none.
   const Json& at(std::string_view key) const;
-  // Returns the member, and adds it if it is missing. A null value becomes an object. Build large
-  // objects with add(), because operator[] searches linearly.
+  // Adds a missing member. Null becomes an object. Build large objects with add(), because this
+  // searches linearly.
   Json& operator[](std::string_view key);
-  // Adds a member without a search, so `key` must be new. A null value becomes an object.
+  // The key must be new. Null becomes an object.
   Json& add(std::string key, Json value);
   void erase(std::string_view key);
   void update(const Json& other);
@@ -103,11 +103,11 @@ class Json {
   // Compares numbers by value, not type.
   bool operator==(const Json& other) const;
 
-  // Returns the JSON text, with U+FFFD in place of invalid UTF-8.
+  // Replaces invalid UTF-8 by U+FFFD.
   std::string dump(int indent = -1) const;
-  // Returns the JSON text, or std::nullopt if a string is invalid UTF-8.
+  // Returns std::nullopt for invalid UTF-8.
   std::optional<std::string> dump_valid() const;
-  // Returns the JSON text in ASCII, for messages.
+  // Returns ASCII, for messages.
   std::string shown() const;
 
  private:

@@ -9,18 +9,18 @@
 namespace sluice {
 
 struct JsonFault {
-  std::size_t byte = 0;  // byte at which reading ended, counted from 1
+  std::size_t byte = 0;  // where reading ended, from 1
   std::string reason;
   bool is_too_large = false;  // a number exceeds the range of double
 };
 
-// Callbacks of read_json(). A callback returns false to stop reading.
+// Callbacks return false to stop reading.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
   virtual bool null() = 0;
   virtual bool boolean(bool value) = 0;
-  virtual bool number_integer(std::int64_t value) = 0;  // called for negative integers
+  virtual bool number_integer(std::int64_t value) = 0;  // only negative values
   virtual bool number_unsigned(std::uint64_t value) = 0;
   virtual bool number_float(double value) = 0;
   virtual bool string(std::string& text) = 0;
@@ -32,7 +32,7 @@ class JsonEvents {
   virtual void malformed(const JsonFault& fault) = 0;
 };
 
-// Skips a byte order mark. A NUL ends the text, so call find_nul() of strict_json.h first.
+// Skips a byte order mark. A NUL ends the text, see find_nul() in strict_json.h.
 void read_json(std::string_view text, JsonEvents& events);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Only this source includes the JSON library, because its header compiles slowly.
+// The only source that includes the JSON library, whose header compiles slowly.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -66,8 +66,7 @@ WrittenJson written(const Json& value) {
   return nullptr;
 }
 
-// Returns the length of the first character if it controls a terminal (base/printable.h) and JSON
-// allows it unescaped, else 0.
+// Length of the first character if it controls a terminal and JSON allows it unescaped, else 0.
 std::size_t steering_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -91,8 +90,7 @@ std::size_t steering_length(std::string_view text) {
   }
 }
 
-// Writes terminal controls as \uXXXX, which means the same in strings, the only place where they
-// occur.
+// Terminal controls occur only in strings, where \uXXXX has the same value.
 std::string with_escapes(std::string json) {
   const auto begins_one = [](char c) {
     return c == '\x7f' || c == '\xc2' || c == '\xd8' || c == '\xe2';

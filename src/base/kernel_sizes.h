@@ -1,4 +1,4 @@
-// Sizes in the fused CPU kernels that the memory prediction needs, too.
+// Sizes in the fused CPU kernels, for memory predictions.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,13 @@ namespace sluice::ops {
 
 // Fused attention requires that head_dim is a multiple of this.
 inline constexpr std::int64_t kFusedHeadMultiple = 16;
-// Queries per block of fused attention, a multiple of all tile heights.
+// Queries per block of attention, a multiple of all tile heights.
 inline constexpr std::int64_t kQueryBlock = 48;
-// Floats that pad each row of attention scores, so that no two rows share a cache set.
+// Padding of each row of attention scores in floats, so that no two rows share a cache set.
 inline constexpr std::int64_t kScoreSlack = 16;
-// The backward of fused attention has this many temporary matrices of [block of keys, head_dim]: K,
-// K^T, V^T, dK and dV.
+// K, K^T, V^T, dK and dV, each [block of keys, head_dim], in the backward of attention.
 inline constexpr std::int64_t kKeyMatrices = 5;
-// Floats per row that a norm saves for its backward.
+// Floats per row that a norm's backward needs.
 inline constexpr std::int64_t kNormFloats = 2;
 // Classes per block of a fused output layer and loss.
 inline constexpr std::int64_t kLossBlock = 2048;

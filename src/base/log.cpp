@@ -26,14 +26,13 @@ struct Output {
 };
 
 Output& output() {
-  static auto* const never_destroyed =
-      new Output;  // not destroyed, because threads may outlive static objects
+  static auto* const never_destroyed = new Output;  // threads may outlive static objects
   return *never_destroyed;
 }
 
 void write_to_stderr(LogLevel level, std::string_view message) {
   std::string line = "sluice: ";
-  // Filter terminal controls: messages may quote names and file contents.
+  // Messages may quote names and file contents.
   line.append(to_text(level)).append(": ").append(printable_lines(message)).append("\n");
   std::fwrite(line.data(), 1, line.size(), stderr);
 }

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Returns "debug", "info", "warning" or "error". log_level() throws Error(kUsage) for other words.
+// "debug", "info", "warning", "error". log_level() throws Error(kUsage) for other words.
 std::string_view to_text(LogLevel level);
 LogLevel log_level(std::string_view name);
 
@@ -20,7 +20,7 @@ void log_info(std::string_view message);
 void log_warning(std::string_view message);
 void log_error(std::string_view message);
 
-// Returns the first 64 different warnings, oldest first.
+// The first 64 different warnings, oldest first.
 std::vector<std::string> logged_warnings();
 
 }  // namespace sluice

@@ -91,7 +91,6 @@ class Packer {
 
 class Unpacker {
  public:
-  // `where` appears in errors ("end of step, from rank 2").
   Unpacker(std::string bytes, std::string where)
       : bytes_(std::move(bytes)), where_(std::move(where)) {}
 
@@ -109,7 +108,7 @@ class Unpacker {
       return get<T>();
     }
   }
-  // Throws if values are left in the message.
+  // Throws if values are left.
   void finish() const;
 
  private:

@@ -1,5 +1,4 @@
-// Prints to stdout. Commands print only by these functions, so that text from files cannot control
-// the terminal.
+// Commands print only by these functions, so that text from files cannot control the terminal.
 #pragma once
 
 #include <string_view>
@@ -8,10 +7,9 @@
 
 namespace sluice {
 
-// Prints what printable_lines() returns.
+// Applies printable_lines().
 void print(std::string_view text, Colors colors = Colors::kReplace);
-// Prints bytes unchanged, for programs that read them. The caller must already have filtered text
-// from files.
+// Prints bytes unchanged, for programs. They must not contain raw text from files.
 void print_exact(std::string_view text);
 
 }  // namespace sluice

@@ -13,8 +13,7 @@ struct Character {
   bool valid = false;
 };
 
-// `text` must not be empty. If the first character is invalid, `bytes` is the length of its valid
-// start.
+// `text` must not be empty. For an invalid character, `bytes` is the length of its valid start.
 Character first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -41,7 +40,7 @@ bool steers_terminal(char32_t code) {
   return sets_direction || code == 0x2028 || code == 0x2029;
 }
 
-// Returns the length of a colour sequence ESC [ NUMBERS m at the start, or 0.
+// Length of a colour sequence ESC [ NUMBERS m at the start, or 0.
 std::size_t color_length(std::string_view text) {
   if (!text.starts_with("\033[")) return 0;
   const std::size_t end = text.find_first_not_of("0123456789;", 2);
@@ -79,7 +78,7 @@ bool is_inside_character(std::string_view text, std::size_t at) {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
 }
 
-// Shortens a text to "START...END", where START is twice as long as END.
+// Keeps the start and the end, in the ratio 2 to 1.
 std::string cut(std::string_view text, std::size_t max_bytes) {
   constexpr std::string_view kDots = "...";
   if (text.size() <= max_bytes) return std::string(text);
@@ -98,8 +97,8 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   for (std::size_t begin = 0; begin < line.size();) {
     const std::size_t end = std::min(line.find(' ', begin), line.size());
     std::string_view word = std::string_view(line).substr(begin, end - begin);
-    // In the line of another Error, a word that was already cut to the limit may be followed by
-    // ';'. Do not count the ';', or the word would be cut again.
+    // Words of an Error's line may already be cut to the limit, and followed by ';'. Do not cut
+    // them again.
     const bool ends_part = word.ends_with(';');
     if (ends_part) word.remove_suffix(1);
     const bool is_path = word.find('/') != std::string_view::npos;

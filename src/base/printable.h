@@ -1,5 +1,5 @@
-// Removes terminal controls from text of unknown origin before it is printed. Error and print()
-// call this. Code that logs a warning must call it for the values that it quotes.
+// Removes terminal controls from unknown text. Error and print() do so; warnings must do it for
+// values that they quote.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// printable() shortens longer words to "abc...xyz". Paths, which contain a '/', may be longer.
+// Longer words become "abc...xyz". Paths, which contain a '/', may be longer.
 inline constexpr std::size_t kMaxShownWord = 100;
 inline constexpr std::size_t kMaxShownPath = 250;
 inline constexpr std::size_t kMaxShownText = 800;
@@ -17,8 +17,8 @@ inline constexpr std::size_t kMaxShownText = 800;
 // U+FFFD, and long words are cut.
 std::string printable(std::string_view text, std::size_t max_bytes = kMaxShownText);
 
-// printable_lines() keeps newlines and tabs, and replaces other terminal controls, also those of
-// Unicode, by '?'. Colors::kKeep keeps colour sequences.
+// Keeps lines and tabs. Replaces other terminal controls, also those of Unicode, by '?'.
+// Colors::kKeep keeps colour sequences.
 enum class Colors { kReplace, kKeep };
 std::string printable_lines(std::string_view text, Colors colors = Colors::kReplace);
 

@@ -26,10 +26,10 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// The reference package's limit, so that a hostile length cannot exhaust memory.
+// The reference package's limit, against hostile lengths.
 inline constexpr std::uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-// Returns the bits per element, or 0 for an unknown dtype.
+// Returns 0 for an unknown dtype.
 int safetensors_dtype_bits(std::string_view dtype);
 
 // `data_bytes` follow the JSON in the file. Throws Error(kInput) at "file, tensor 'name'". Rejects
@@ -37,12 +37,12 @@ int safetensors_dtype_bits(std::string_view dtype);
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_bytes,
                                            const std::string& file);
 
-// Sorts entries and sets their offsets as the reference package does: by dtype, wider ones first,
-// then by name. This aligns every tensor. All dtypes must be known.
+// Sorts and places entries as the reference package does: by dtype, wider ones first, then by name.
+// This aligns every tensor. Dtypes must be known.
 void lay_out(SafetensorsHeader& header);
 
-// Pads the JSON with spaces, so that it and its length prefix together are a multiple of 8 bytes.
-// The header must be valid.
+// Pads with spaces so that length prefix and JSON are a multiple of 8 bytes. The header must be
+// valid.
 std::string to_json(const SafetensorsHeader& header);
 
 }  // namespace sluice

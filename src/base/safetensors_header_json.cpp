@@ -1,4 +1,4 @@
-// Parses the header as a stream, so that a hostile header cannot exhaust memory or the stack.
+// Parses as a stream, so that a hostile header cannot exhaust memory or stack.
 #include "base/safetensors_header_json.h"
 
 #include <array>
@@ -152,8 +152,7 @@ class HeaderHandler final : public JsonEvents {
     if (++depth_ > kMaxDepth) refuse_header(file_, "the header is nested deeper than 127 levels");
   }
 
-  // Called at the end of each value within an unknown field, and stops skipping at the end of the
-  // field. Also called for "__metadata__": null.
+  // Stops skipping at the end of an unknown field's value. Also called for "__metadata__": null.
   bool value_done() {
     if (skipping()) {
       if (depth_ == skip_from_) skip_from_ = -1;
@@ -231,7 +230,7 @@ class HeaderHandler final : public JsonEvents {
   State state_ = State::kStart;
   Field field_ = Field::kUnknown;
   int depth_ = 0;
-  int skip_from_ = -1;  // depth of the value being skipped, -1 if none
+  int skip_from_ = -1;  // depth of the value being skipped, or -1
   bool has_metadata_ = false;
   std::string metadata_key_;
   SafetensorsEntry entry_;
@@ -248,7 +247,7 @@ void refuse_header(const std::string& file, const std::string& what, const std::
 }
 
 SafetensorsHeader read_header_json(std::string_view json, const std::string& file) {
-  // Reject a byte order mark here: the format has none, but the JSON library would skip it.
+  // The format has no byte order mark, but the JSON library would skip it.
   if (json.substr(0, 3) == "\xEF\xBB\xBF") {
     refuse_header(file, "the header starts with a byte order mark");
   }

@@ -1,5 +1,5 @@
-// Sums and products that stop at the largest number instead of overflowing, because a configuration
-// may hold any size. Operands must not be negative.
+// Sums and products that stop at the largest number, because a configuration may hold any size.
+// Operands must not be negative.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Parses JSON from users' files.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +23,7 @@ Json parse_strict_json(std::string_view text, const std::string& file_name,
 // std::nullopt where parse_strict_json() throws.
 std::optional<Json> parse_json(std::string_view text);
 
-// Returns the position of a NUL, or npos. Callers of the JSON library must check, because it takes
-// a NUL for the end of the text.
+// Position of a NUL, or npos. The JSON library ends the text at a NUL, so its callers must check.
 std::size_t find_nul(std::string_view json);
 
 }  // namespace sluice

@@ -22,7 +22,7 @@ std::size_t display_width(std::string_view text) {
   }));
 }
 
-// Breaks `text` at spaces into at least one line. A word longer than the width gets its own line.
+// Breaks at spaces; a longer word gets its own line. Returns at least one line.
 std::vector<std::string> lines_of(std::string_view text, std::size_t first_width,
                                   std::size_t width) {
   std::vector<std::string> lines = {""};
@@ -87,7 +87,7 @@ std::string needed_bytes(std::int64_t bytes) {
     ++unit;
   }
   if (unit == 0) return std::to_string(bytes) + "B";
-  // bytes * 100 could overflow, so scale the quotient and the remainder separately.
+  // `bytes * 100` could overflow.
   const std::int64_t hundredths =
       bytes / factor * 100 + (bytes % factor * 100 + factor - 1) / factor;
   return formatted("{}.{}{}{}", hundredths / 100, hundredths % 100 / 10, hundredths % 10,

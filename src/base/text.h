@@ -11,11 +11,11 @@ namespace sluice {
 bool is_terminal(int file_descriptor);
 // Returns true for a terminal, unless TERM is "dumb" or NO_COLOR is nonempty.
 bool use_color(int file_descriptor);
-// Returns the number of columns, at least 40, or `otherwise` if this is no terminal.
+// Columns, at least 40. Returns `otherwise` without a terminal.
 int terminal_width(int file_descriptor, int otherwise = 120);
 
 std::string human_bytes(std::int64_t bytes);  // "512B", "1.50KiB", "7.00GiB"
-// Like human_bytes(), but rounds up, so that reading the text back gives at least `bytes`.
+// Rounds up, so that reading the text back gives at least `bytes`.
 std::string needed_bytes(std::int64_t bytes);
 std::string with_commas(std::int64_t value);  // "2,449"
 std::string counted(std::int64_t count,
@@ -30,7 +30,7 @@ std::string wrapped(std::string_view text, int width, std::string_view indent = 
 
 enum class Align { kLeft, kRight };
 
-// A text table with two spaces between columns. Rows may have fewer cells than columns.
+// Columns are two spaces apart. Rows may have fewer cells than columns.
 class TextTable {
  public:
   struct Column {
@@ -57,7 +57,7 @@ std::vector<std::string> split(std::string_view text, char separator);  // retur
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string first_line(std::string_view text);
-// Quotes the text for a shell, unless all of its characters are plain.
+// Quotes the text for a shell if necessary.
 std::string shell_word(const std::string& text);
 std::string replace_all(std::string text, std::string_view from, std::string_view to);
 

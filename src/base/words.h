@@ -27,7 +27,7 @@ std::vector<std::string> words_in(const Words<Enum>& table) {
   return words;
 }
 
-// `word` must be in the table.
+// The table must have the word.
 template <typename Enum>
 Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   for (const auto& [text, meaning] : table) {
@@ -37,7 +37,7 @@ Enum meaning_of(const Words<Enum>& table, const std::string& word) {
 }
 
 // Parses a word that a user wrote at `where`. Throws Error(kUsage) "unknown <noun> '..'" with the
-// nearest word of the table.
+// nearest word.
 template <typename Enum>
 Enum parse_word(const Words<Enum>& table, const std::string& word, const std::string& noun,
                 const std::string& where) {

@@ -35,7 +35,6 @@ Bound of_kind(Bound::Kind kind) {
   return bound;
 }
 
-// Returns the number if the argument is a literal, otherwise std::nullopt.
 std::optional<c10::IValue> written_number(const GraphArgument& argument) {
   switch (argument.kind) {
     case Kind::kInt:
@@ -55,7 +54,7 @@ class Binding {
  public:
   explicit Binding(const ValueSlots& values) : values_(values) {}
 
-  // Returns std::nullopt if the argument does not have the type.
+  // Returns std::nullopt if the type does not fit.
   std::optional<Bound> bind(const GraphArgument& argument, const c10::TypePtr& type,
                             std::optional<std::int32_t> length) const {
     if (const auto optional = type->cast<c10::OptionalType>()) {
@@ -185,7 +184,7 @@ class Binding {
     }
   }
 
-  // Binds a dtype, layout or memory format, which LibTorch's stack holds as an integer.
+  // LibTorch's stack holds a dtype, layout or memory format as an integer.
   static std::optional<Bound> bind_word(const GraphArgument& argument) {
     const auto as_integer = [](const auto& found) -> std::optional<Bound> {
       if (!found) return std::nullopt;

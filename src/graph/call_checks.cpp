@@ -9,7 +9,7 @@
 namespace sluice::detail {
 namespace {
 
-// Reads a call's arguments without moving them out of the frame.
+// Reads arguments without moving them out of the frame.
 class Arguments {
  public:
   Arguments(const GraphCall& call, GraphFrame& frame) : call_(call), frame_(frame) {}
@@ -67,7 +67,7 @@ struct Recurrent {
   std::int64_t num_gates = 1;
 };
 
-// Checks the sizes of weights, because LibTorch's CPU kernels do not.
+// LibTorch's CPU kernels do not check the sizes of weights.
 void check_recurrent(const Recurrent& of, bool has_biases, std::int64_t num_layers,
                      bool is_bidirectional, bool batch_first) {
   TORCH_CHECK(of.input.dim() == 3, "the input has ", of.input.dim(), " dimensions");
@@ -126,7 +126,7 @@ at::Tensor as_lengths(const c10::IValue& lengths) {
                             : at::tensor(lengths.toIntVector(), at::kLong);
 }
 
-// Checks only the labels within each row's length, because the operator does not read the others.
+// Labels beyond each row's length are not read, and may have any value.
 void check_ctc(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor scores = arguments.tensor(0);
@@ -146,9 +146,9 @@ void check_ctc(const GraphCall& call, GraphFrame& frame) {
               ", but there are ", classes, " classes");
 }
 
-// Allows a view to reach only its tensor's own elements, where LibTorch allows the whole storage.
-// The tensor must have the strides that it had at export: the view's strides were recorded for
-// them, and would select other elements.
+// A view may only reach the tensor's own elements; LibTorch allows any of the storage. The tensor
+// must have its strides from export, because the view's strides were recorded for them and would
+// otherwise select other elements.
 void check_strided(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor self = arguments.tensor(0);
@@ -167,7 +167,7 @@ void check_strided(const GraphCall& call, GraphFrame& frame) {
   }
   TORCH_CHECK(sizes.size() == strides.size(), "there are ", sizes.size(), " sizes and ",
               strides.size(), " strides");
-  std::int64_t last = 0, count = 1;  // `last` is the offset of the farthest element
+  std::int64_t last = 0, count = 1;  // last: offset of the farthest element
   bool fits = true, is_empty = false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     std::int64_t reach = 0;

@@ -9,12 +9,11 @@
 
 namespace sluice::detail {
 
-// Sizes by input name.
+// input name -> sizes
 using InputSizes = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
 
-// Checks that the sizes satisfy the rules with which the graph was exported, such as "s0 >= 2".
-// Skips rules with unknown symbols or inputs. Throws Error(kInput) with the input, its sizes and
-// the rule.
+// Checks sizes against the rules of the export, such as "s0 >= 2". Skips rules with unknown symbols
+// or inputs. Throws Error(kInput) with the input, its sizes and the rule.
 void check_rules(const GraphModule& module, const InputSizes& sizes);
 
 }  // namespace sluice::detail

@@ -1,5 +1,4 @@
-// Calls frequent operators through their C++ functions, without LibTorch's stack of IValues (a
-// boxed call).
+// Calls frequent operators by their C++ functions, without the stack of a boxed call.
 #pragma once
 
 #include <ATen/core/operator_name.h>
@@ -8,7 +7,7 @@
 
 namespace sluice::detail {
 
-// Returns nullptr if the operator must be called boxed.
+// nullptr: call it boxed
 GraphCall::Run direct_call(const c10::OperatorName& name);
 
 }  // namespace sluice::detail

@@ -26,29 +26,29 @@ struct GraphFrame {
   c10::IValue& at(int slot) { return slots[static_cast<std::size_t>(slot)]; }
 };
 
-// An argument, and how to convert it to the operator's type.
+// How to make an argument of an operator.
 struct BoundArgument {
   enum class Kind : std::uint8_t {
-    kConstant,  // the member `constant`
-    kSlot,      // the slot's value
-    kWrapped,   // a number, as a tensor by wrapped_number()
-    kFloat,     // a number, as a double
-    kDevice,    // the program's device
-    kInts,      // the list `ints`, partly read from slots
-    kList,      // the list `elements`
+    kConstant,
+    kSlot,
+    kWrapped,  // number, by wrapped_number()
+    kFloat,    // number, as a double
+    kDevice,   // the program's
+    kInts,     // `ints`, some from slots
+    kList,
   };
   enum class ListKind : std::uint8_t { kTensors, kOptionalTensors, kFloats, kBools, kNumbers };
 
   Kind kind = Kind::kConstant;
   ListKind list_kind = ListKind::kTensors;
-  bool is_last_use = false;  // only for kSlot: no later argument reads the slot
+  bool is_last_use = false;  // no later argument reads the slot
   int slot = -1;
   c10::IValue constant;
   std::vector<std::int64_t> ints;
-  std::vector<std::pair<std::size_t, int>> ints_in_slots;  // pairs (position in `ints`, slot)
+  std::vector<std::pair<std::size_t, int>> ints_in_slots;  // (position in `ints`, slot)
   std::vector<BoundArgument> elements;
 
-  // Copies the value, or moves it out of its slot if this is its last use.
+  // Copies the value, or moves it out of its slot at its last use.
   c10::IValue take(GraphFrame& frame) const;
 };
 
@@ -60,17 +60,17 @@ struct GraphCall {
   using Check = void (*)(const GraphCall&, GraphFrame&);
 
   Run run = nullptr;
-  Check check = nullptr;  // runs before `run`; nullptr if LibTorch checks enough
+  Check check = nullptr;  // runs first; nullptr if LibTorch checks enough
   GraphNode::GradMode grad_mode = GraphNode::GradMode::kAsCaller;
-  bool is_direct = false;  // a direct call, which does not move arguments out of their slots
+  bool is_direct = false;  // leaves arguments in their slots
   bool is_random = false;
   std::uint64_t random_name = 0;
   std::vector<BoundArgument> arguments;
-  // Slot of each result, -1 if no node reads it. A result that is a list has one slot per tensor,
-  // and its length in `list_sizes`, where other results have -1.
+  // Slot of each result, -1 if no node reads it. A list has a slot per tensor, and its length in
+  // `list_sizes`, where other results have -1.
   std::vector<int> results;
   std::vector<int> list_sizes;
-  std::vector<int> releases;  // slots to empty after the call, because no later call reads them
+  std::vector<int> releases;  // slots that no later call reads
   std::optional<BoundArgument> exported_strides;
   std::optional<c10::OperatorHandle> op;
   GraphOperator added;
@@ -79,12 +79,12 @@ struct GraphCall {
   std::string place;
 };
 
-// Returns a 0-dimensional tensor that takes part in type promotion as a Python number does.
+// A 0-dimensional tensor with the type promotion of a Python number.
 at::Tensor wrapped_number(const c10::IValue& number);
 
 void run_boxed(const GraphCall& call, GraphFrame& frame);
-// Runs the attention of plain operators (archive/graph_rewrites.h) with the autocast of the
-// exported operator.
+// The attention of plain operators (archive/graph_rewrites.h), with the exported operator's
+// autocast.
 void run_math_attention(const GraphCall& call, GraphFrame& frame);
 void run_added(const GraphCall& call, GraphFrame& frame);
 void run_number(const GraphCall& call, GraphFrame& frame);

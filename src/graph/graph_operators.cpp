@@ -37,7 +37,7 @@ bool contains(const Names& names, std::string_view name) {
 struct TrainingArgument {
   std::string_view op;
   std::string_view argument;
-  bool needs_running = false;  // evaluation differs only with running statistics
+  bool needs_running = false;  // without running statistics, evaluation is the same
 };
 
 constexpr std::array<TrainingArgument, 19> kTrainingArguments{{

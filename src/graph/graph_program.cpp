@@ -28,8 +28,7 @@ namespace {
 
 std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
-// kSkipped nodes do not run, because they compare dtypes with those at export, which autocast may
-// change.
+// kSkipped nodes do not run. They compare dtypes with the export's, which autocast may change.
 constexpr std::string_view kStrided = "aten.as_strided.default";
 constexpr std::string_view kSkipped = "aten._assert_tensor_metadata.default";
 
@@ -66,8 +65,7 @@ class LastUses {
     argument.is_last_use =
         argument.kind == BoundArgument::Kind::kSlot && !is_read_[index(argument.slot)];
     is_read_[index(argument.slot)] = true;
-    // A direct call leaves the value in its slot (boxed calls move it out), so release it
-    // afterwards.
+    // Boxed calls move the value out of its slot, direct calls do not.
     if (argument.is_last_use && call.is_direct) call.releases.push_back(argument.slot);
   }
 
@@ -81,13 +79,13 @@ class LastUses {
                .remedy = "give a batch as the model was exported for, or export it again"});
 }
 
-// Compares messages, because LibTorch's CPU allocator has no exception type for exhausted memory.
+// LibTorch's CPU allocator throws no special type, so compare messages.
 bool lacks_memory(std::string_view message) {
   return message.find("allocate memory") != std::string_view::npos ||
          message.find("out of memory") != std::string_view::npos;
 }
 
-// Rethrows the current exception with the node's place. Out-of-memory exceptions pass unchanged.
+// Adds the node's place. Out-of-memory exceptions pass unchanged.
 [[noreturn]] void rethrow_at(const GraphCall& call) {
   try {
     throw;
@@ -265,8 +263,7 @@ class GraphProgramBuilder {
          .remedy = "export the model again"});
   }
 
-  // Returns true for a node that increments a buffer in place, as batch norms count batches. Such
-  // nodes do not run in evaluation.
+  // A batch counter is a buffer that is incremented in place, except in evaluation.
   bool counts_batches(const GraphNode& node) {
     if (node.target != "aten.add_.Tensor" || node.arguments.empty()) return false;
     const GraphArgument& counter = node.arguments.front().second;
@@ -310,7 +307,7 @@ class GraphProgramBuilder {
   const GraphModule& module_;
   const std::vector<GraphOperator>& added_;
   const GraphModuleFacts& facts_;
-  std::unordered_map<int, int> slots_;  // slot of each graph value, by its number
+  std::unordered_map<int, int> slots_;  // graph value -> slot
   bool has_evaluation_ = false;
 };
 

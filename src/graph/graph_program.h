@@ -32,21 +32,20 @@ namespace sluice::detail {
 struct GraphCall;
 class GraphSizes;
 
-// Facts about a module that all of its programs share. The vectors are indexed by a graph value's
-// number.
+// Shared by all programs of a module. Vectors are indexed by graph value.
 struct GraphModuleFacts {
   std::unordered_map<int, std::uint64_t> random_names;
-  std::vector<bool> is_read;                // whether a node or the graph's result reads the value
-  std::vector<const GraphInput*> input_of;  // nullptr if a node writes the value
+  std::vector<bool> is_read;                // a node or result reads it
+  std::vector<const GraphInput*> input_of;  // nullptr if a node writes it
 };
 GraphModuleFacts facts_of(const GraphModule& module, const std::vector<GraphOperator>& operators);
 
 class GraphProgram {
  public:
-  // run() takes `reads`, from the batch or other programs, and `held`, which are parameters,
-  // buffers and constants. It returns `writes`. Symbolic numbers in these lists are one-element
-  // tensors. `nodes` are ascending. `operators` override LibTorch's. Throws Error(kInput) for an
-  // unknown operator or unsuitable argument.
+  // run() reads `reads` (from the batch or other programs) and `held` (parameters, buffers and
+  // constants), and returns `writes`. Symbolic numbers there are one-element tensors. `nodes` are
+  // ascending. `operators` override LibTorch's. Throws Error(kInput) for an unknown operator or
+  // unsuitable argument.
   GraphProgram(const GraphModule& module, const std::vector<int>& nodes,
                const std::vector<int>& reads, const std::vector<int>& held,
                const std::vector<int>& writes, const std::vector<GraphOperator>& operators);
@@ -62,7 +61,7 @@ class GraphProgram {
     // If false, the program behaves as after model.eval().
     bool training = true;
   };
-  // Throws Error(kInput) with the node's place for unsupported sizes and for a node that fails.
+  // Throws Error(kInput) with the node's place for unsupported sizes and for a failing node.
   // LibTorch's out-of-memory exceptions pass unchanged.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& read,
                               const std::vector<at::Tensor>& held, const Mode& mode) const;
@@ -72,19 +71,19 @@ class GraphProgram {
  private:
   friend class GraphProgramBuilder;
 
-  struct Known {  // a number that GraphSizes computes instead of nodes
+  struct Known {  // a number that follows from sizes
     int slot = 0;
-    std::size_t number = 0;  // position in GraphSizes::numbers()
+    std::size_t number = 0;  // in GraphSizes::numbers()
   };
 
   const std::vector<GraphCall>& calls(const Mode& mode) const;
 
   std::vector<GraphCall> calls_;
-  std::vector<GraphCall> evaluation_calls_;  // empty if equal to calls_
+  std::vector<GraphCall> evaluation_calls_;  // empty if the same
   std::unique_ptr<GraphSizes> sizes_;
   std::size_t num_slots_ = 0;
-  std::vector<int> read_slots_;    // -1 if no node reads the value
-  std::vector<bool> read_number_;  // whether the value is a symbolic number
+  std::vector<int> read_slots_;    // -1 if unused
+  std::vector<bool> read_number_;  // is a symbolic number
   std::vector<int> held_slots_;
   std::vector<Known> known_;
   std::vector<int> write_slots_;

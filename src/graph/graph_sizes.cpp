@@ -12,7 +12,7 @@
 namespace sluice::detail {
 namespace {
 
-// Number of different input sizes whose numbers are cached. A step has few.
+// Number of cached results. A step has few different sizes.
 constexpr std::size_t kNumSeen = 16;
 
 }  // namespace

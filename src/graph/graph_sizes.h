@@ -1,6 +1,5 @@
-// Computes symbolic numbers of a graph, such as s0 * 2, from the sizes of a program's tensors. If
-// an expression's symbols are not sizes themselves, a size that equals the whole expression gives
-// its value.
+// Computes symbolic numbers such as 2 * s0 from the sizes of a program's tensors. If s0 itself is
+// no size, a size 2 * s0 becomes a variable.
 //
 // Threads may call numbers() at once.
 #pragma once
@@ -22,11 +21,11 @@ class GraphSizes {
   GraphSizes(const GraphModule& module, const std::vector<const GraphInput*>& input_of,
              const std::vector<int>& reads, const std::vector<int>& held);
 
-  // Returns the expression's position in numbers(), or std::nullopt if sizes do not give its value.
+  // Returns the position in numbers(), or std::nullopt if sizes do not give the value.
   std::optional<std::size_t> find(const SizeExpression& expression);
 
   using Numbers = std::shared_ptr<const std::vector<std::int64_t>>;
-  // Throws Error(kInput) if sizes, or the dtypes of batch inputs, differ from those of the graph.
+  // Throws Error(kInput) if sizes, or dtypes of batch inputs, differ from the graph.
   Numbers numbers(const std::vector<at::Tensor>& read, const std::vector<at::Tensor>& held) const;
 
  private:
@@ -40,12 +39,12 @@ class GraphSizes {
     std::int64_t dim = 0;
     SizeExpression expression;
     std::int64_t constant = 0;
-    std::optional<std::size_t> number;  // without it, the size is `constant`
+    std::optional<std::size_t> number;  // otherwise `constant`
   };
   struct Read {
     std::string name;
     std::int64_t num_dims = -1;  // -1 for a symbolic number
-    std::string dtype;           // for a batch input only
+    std::string dtype;           // of a batch input
     std::optional<at::ScalarType> type;
   };
 
@@ -56,7 +55,7 @@ class GraphSizes {
 
   std::vector<Read> reads_;
   std::vector<Size> sizes_;
-  // numbers() returns the values of `variables_`, followed by those of `derived_`.
+  // numbers() returns the values of `variables_`, then `derived_`.
   std::vector<SizeExpression> variables_;
   std::vector<Source> sources_;
   std::vector<SizeExpression> derived_;

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Time limit of a send. A send takes longer only if the server has stopped reading.
+// A send takes longer only if the server has stopped reading.
 constexpr milliseconds kSendTime{1000};
 
 int word(LineWord value) { return static_cast<int>(value); }

@@ -1,7 +1,6 @@
-// A connection by which a process sends heartbeats to the job's server, and receives the job's
-// first failure. The server counts a process as lost if its connection ends without finish(), or is
-// silent for longer than the heartbeat. The process judges the server by the same rules.
-// Thread-safe.
+// A connection that shows the job's server that a process is alive, and reports the job's first
+// failure to the process. A process whose line ends without finish(), or is silent for longer than
+// the heartbeat, is lost, and so is such a server. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -22,15 +21,15 @@ struct ControlLineOptions {
   std::vector<int> ranks;
   std::chrono::milliseconds heartbeat{5000};
   std::chrono::milliseconds connect_timeout{10'000};
-  // Optional. Returns what this process's ranks wait for, such as "rank 0 waits for 1RECV_B3 of
-  // step 4 from rank 2", or "". Called often, so it must not block.
+  // Optional. Returns what this process's ranks wait for: "rank 0 waits for 1RECV_B3 of step 4 from
+  // rank 2", or "". Called often, so it must not block.
   std::function<std::string()> status;
-  // Called once, on the control line's thread.
+  // Called once, on the line's thread.
   std::function<void(const JobFailure&)> on_failure;
-  // Optional. Prints a warning, on the control line's thread.
+  // Optional. Called on the line's thread.
   std::function<void(const std::string&)> on_warning;
-  // The first process of this machine and their number. If the server is lost, one of them reports
-  // this, because other machines may not show their reports here.
+  // The processes of this machine. One of them reports a lost server, because other machines'
+  // output may not be seen here.
   int first_here = 0;
   int num_here = 1 << 20;
 };
@@ -42,15 +41,15 @@ class ControlLine {
   ControlLine(const ControlLine&) = delete;
   ControlLine& operator=(const ControlLine&) = delete;
 
-  // Sends a failure to all processes, unless another failure was sent first. Does not block.
+  // Sends a failure to all processes, unless another came first. Does not block.
   void report(const JobFailure& failure) noexcept;
-  // Warns the user of a hung rank without ending the run. `what` and `remedy` are parts of the
-  // message, as in Error. Does not block.
+  // Warns the user of a hung rank; the run continues. `what` and `remedy` are those of an Error.
+  // Does not block.
   void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
   // Returns std::nullopt if no process fails within `patience`.
   std::optional<JobFailure> wait_for_failure(std::chrono::milliseconds patience);
   bool has_lost_server() const;
-  // Closes the connection without a failure. Must not be called from on_failure.
+  // Ends the line without a failure. Must not be called from on_failure.
   void finish() noexcept;
 
  private:

@@ -79,7 +79,7 @@ bool is_set(const Environment& variable, const std::string& name) {
   return value && !value->empty();
 }
 
-// Returns the innermost launcher: srun may start mpirun, and anything may start torchrun.
+// srun may start mpirun, and anything may start torchrun: the innermost launcher counts.
 Launcher launcher_of(const Environment& variable) {
   if (is_set(variable, kLaunchRestartVariable)) return Launcher::kSluice;
   if (is_set(variable, "TORCHELASTIC_RUN_ID")) return Launcher::kTorchrun;
@@ -126,8 +126,7 @@ void read_master(const Variables& variables, LaunchEnvironment& environment, boo
     environment.master_port = variables.required_number("MASTER_PORT", 1, 65535);
 }
 
-// Derives a port from the job and step, so that all processes of a Slurm step compute the same one.
-// It is below the usual ephemeral ports.
+// Below the usual ephemeral ports. All processes of a Slurm step compute the same port.
 int port_of_job(int job, int step) { return 20000 + (job * 31 + step) % 10000; }
 
 void read_slurm(const Variables& variables, LaunchEnvironment& environment) {
@@ -205,7 +204,7 @@ void read_by_hand(const Variables& variables, LaunchEnvironment& environment) {
   layout.local_process = local.value_or(environment.one_machine() ? layout.process : 0);
 }
 
-// Throws if a variable that the user has set contradicts the launcher's variables.
+// Variables that the user sets must agree with the launcher's.
 void require_same(const Variables& variables, const LaunchEnvironment& environment) {
   const auto check = [&](const std::string& name, int said) {
     const auto by_hand = variables.number(name, 0, kMaxProcesses);

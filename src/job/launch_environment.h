@@ -1,4 +1,4 @@
-// Reads the number and place of a run's processes from the variables that its launcher has set.
+// Reads from the environment how a launcher has spread a run over processes.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace sluice {
 enum class Launcher : std::uint8_t { kNone, kSluice, kTorchrun, kSlurm, kOpenMpi, kMpich, kByHand };
 
 std::string to_text(Launcher launcher);
-// Starts a message: "torchrun has started", or "RANK and WORLD_SIZE name" without a launcher.
+// "torchrun has started", or "RANK and WORLD_SIZE name".
 std::string has_started(Launcher launcher);
 
 // With k ranks per process, process p runs ranks p k .. p k + k - 1, each on its own thread.
@@ -22,21 +22,20 @@ struct ProcessLayout {
   int processes_on_machine = 1;
   int local_process = 0;  // index on its machine
 
-  // Precondition: num_ranks is a multiple of num_processes.
   int ranks_per_process(int num_ranks) const { return num_ranks / num_processes; }
   int process_of(int rank, int num_ranks) const { return rank / ranks_per_process(num_ranks); }
   std::vector<int> ranks_of(int of_process, int num_ranks) const;
 };
 
-// Throws Error(kUsage) unless processes can have equally many ranks. The message lists the process
-// counts that work.
+// Unless all processes get equally many ranks, throws Error(kUsage) with the process counts that
+// work.
 void require_even_ranks(const ProcessLayout& layout, int num_ranks, Launcher launcher);
 
 struct LaunchEnvironment {
   Launcher launcher = Launcher::kNone;
   ProcessLayout layout;
-  // Address at which the processes connect: MASTER_ADDR and MASTER_PORT, or by default srun's first
-  // host and a port derived from the job number. "" and 0 if unknown.
+  // Where the processes connect. Without MASTER_ADDR and MASTER_PORT, srun's first host and a port
+  // derived from the job number. "" and 0 if unknown.
   std::string master_address;
   int master_port = 0;
   // A name that only this run's processes share: "slurm-1234-0", or "".
@@ -48,14 +47,14 @@ struct LaunchEnvironment {
   bool one_machine() const { return layout.processes_on_machine == layout.num_processes; }
 };
 
-// Looks up an environment variable. read_launch_environment() throws Error(kUsage) for variables
-// that are malformed, missing or contradictory.
+// read_launch_environment() throws Error(kUsage) for variables that are malformed, missing or
+// contradictory.
 using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
 LaunchEnvironment read_launch_environment(const Environment& variable);
 LaunchEnvironment read_launch_environment();
 
-// Holds the number of restarts so far; if it is set, `sluice launch` has started the process. The
-// underscore is there because names that start with SLUICE_ are configuration keys.
+// Number of restarts so far, set only by `sluice launch`. The underscore is there because names
+// that start with SLUICE_ are configuration keys.
 inline constexpr const char* kLaunchRestartVariable = "_SLUICE_LAUNCH_RESTART";
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
-// A small file by which processes of one user on one machine find each other, in a folder below
-// $XDG_RUNTIME_DIR, $TMPDIR or /tmp. Links, and what belongs to another user or is accessible to
-// others, are not trusted: such a folder throws Error(kUsage), and such a file counts as missing.
+// A small file by which processes of one machine find each other, in a folder below
+// $XDG_RUNTIME_DIR, $TMPDIR or /tmp. If a folder or file is a link, belongs to another user or is
+// accessible to others, the folder throws Error(kUsage) and the file counts as missing.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 namespace sluice {
 
 std::string private_folder();
-// Returns a path with the machine's name, because machines may share the folder.
+// Contains the machine's name, because machines may share the folder.
 std::string private_path(const std::string& name);
 
 std::optional<std::string> read_private_file(const std::string& path);

@@ -26,12 +26,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kPause{20};
 constexpr milliseconds kTry{300}, kSlice{500};
-// After this time, log which processes are missing. On a busy machine they take seconds to load.
+// On a busy machine processes take seconds to load.
 constexpr milliseconds kSayWhoIsMissing{20'000};
-// If our process number is taken, we are probably connected to an earlier job of the same name. It
-// may take this long until its processes have met.
+// How long an earlier job of the same name may occupy our process number until it has met.
 constexpr milliseconds kEarlierJob{10'000};
-// A failed earlier job may have left its file. Wait this long for our job's file to replace it.
+// A failed earlier job may have left its file. How long to wait until ours replaces it.
 constexpr milliseconds kAfterFailure{2000};
 
 milliseconds left(Deadline deadline) {
@@ -44,7 +43,7 @@ milliseconds left(Deadline deadline) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
 }
 
-// ---- text of a private file or in torchrun's store: "sluice-store 1", host, port, secret ----
+// ---- text of a file or torchrun's store: "sluice-store 1", host, port, secret ----
 constexpr const char* kFormat = "sluice-store 1";
 
 std::string notice_of(const JobStore& store) {
@@ -71,7 +70,7 @@ std::vector<std::string> keys_of_all(const ProcessLayout& layout) {
   return keys;
 }
 
-// Registers a process. Returns false if another process already has this number.
+// Returns false if another process already has this number.
 bool arrive(StoreClient& client, int process) {
   const std::string own = random_secret();
   return client.compare_set(arrival_key(process), "", own) == own;
@@ -127,7 +126,7 @@ void meet(const JobStore& store, const ProcessLayout& layout, Deadline deadline,
 
 // ---- one machine: a private file ----
 //
-// Returns the ancestor process that MPICH's mpiexec runs on this machine, or 0.
+// The ancestor that MPICH's mpiexec runs on this machine, 0 if none.
 pid_t mpich_proxy() {
   for (pid_t pid = ::getppid(); pid > 1;) {
     std::ifstream status(formatted("/proc/{}/status", pid));
@@ -216,8 +215,8 @@ JobStore serve_by_file(const LaunchEnvironment& environment, Deadline deadline,
   return store;
 }
 
-// Joins by the private file. The file may be left over from an earlier job, whose store may even
-// still run, so a store counts only once all processes have met there.
+// The private file may be left over from an earlier job, whose store may even still run. A store
+// counts only once all processes have met there.
 class FileReader {
  public:
   FileReader(const LaunchEnvironment& environment, Deadline deadline, milliseconds timeout)
@@ -296,7 +295,7 @@ std::string shared_secret(const LaunchEnvironment& environment) {
            "'openssl rand -hex 32'");
   }
   if (environment.layout.process == 0) warn_of_short_secret(environment.secret);
-  // The secret differs between jobs and restarts, so that their processes cannot join this job.
+  // Other jobs and restarts get another secret, so this job refuses them.
   const std::string job = formatted("job {}, restart {}", environment.job, environment.restart);
   return hex(bytes_of(hmac_sha256(environment.secret, job)));
 }
@@ -354,7 +353,7 @@ void warn_of_short_secret(const std::string& secret) {
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options) {
   options.host = at.host;
   options.port = at.port;
-  // Listen on all addresses: the host's name may mean loopback here and another address elsewhere.
+  // The host's name may mean loopback here and another address elsewhere, so listen on all.
   if (!is_loopback(at.host)) options.host.clear();
   return std::make_unique<StoreServer>(std::move(options));
 }

@@ -35,19 +35,17 @@ struct JobStore {
   std::unique_ptr<StoreServer> server;
 };
 
-// Connects this process to the job's store and waits for the other processes. `board` is needed
-// under torchrun. Throws Error(kUsage) if a secret is missing or two processes have the same
-// number, and Error(kPeer) with the processes that do not join within `timeout`.
+// `board` is for torchrun. Throws Error(kUsage) if a secret is missing or two processes have the
+// same number, and Error(kPeer) naming those that do not join within `timeout`.
 JobStore join_job(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
                   NoticeBoard* board = nullptr);
 
-// A process sets this key in the store when it has joined.
+// Set in the store once the process has joined.
 std::string arrival_key(int process);
 
 void warn_of_short_secret(const std::string& secret);
 
-// Starts a store that listens on all addresses, or only on loopback if `at` is loopback. Throws
-// Error(kUsage) if the port is taken.
+// Listens on all addresses unless `at` is loopback. Throws Error(kUsage) if the port is taken.
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options);
 
 }  // namespace sluice

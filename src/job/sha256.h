@@ -14,11 +14,11 @@ Digest sha256(std::string_view message);
 Digest hmac_sha256(std::string_view key, std::string_view message);
 
 std::string bytes_of(const Digest& digest, std::size_t count = 32);
-// Compares in a time that does not depend on where the bytes differ.
+// Takes the same time wherever the bytes differ.
 bool same_bytes(std::string_view a, std::string_view b);
 
 std::string hex(std::string_view bytes);
-// Returns cryptographically secure bytes. Throws Error(kInternal).
+// Cryptographically secure. Throws Error(kInternal).
 std::string random_bytes(std::size_t count);
 std::string random_secret();
 

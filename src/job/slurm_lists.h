@@ -1,4 +1,3 @@
-// Parses Slurm's abbreviated lists of hosts and counts.
 #pragma once
 
 #include <optional>
@@ -8,9 +7,9 @@
 
 namespace sluice {
 
-// Returns "gpu-03" for "gpu-[03-17,20],login1", or "" if malformed.
+// "gpu-[03-17,20],login1" -> "gpu-03"; "" if malformed.
 std::string first_slurm_host(std::string_view hosts);
-// Returns {2, 2, 2, 1} for "2(x3),1".
+// "2(x3),1" -> {2, 2, 2, 1}
 std::optional<std::vector<int>> slurm_counts(std::string_view counts);
 
 }  // namespace sluice

@@ -47,7 +47,7 @@ void set_option(int descriptor, int level, int option, int value) {
   ::setsockopt(descriptor, level, option, &value, sizeof value);
 }
 
-// Detects within 30 seconds that the other machine has vanished.
+// Detects a vanished machine within 30 seconds.
 void prepare_connection(int descriptor) {
   set_option(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -69,7 +69,7 @@ int port_of(const Name& name) {
   return ntohs(reinterpret_cast<const sockaddr_in&>(name.address).sin_port);
 }
 
-// A connection to a local port on which no program listens may connect to itself.
+// Without a listener, a connection to a local port may connect to itself.
 bool is_connected_to_itself(const Socket& socket) {
   Name own, peer;
   if (::getsockname(socket.descriptor(), own.get(), &own.size) != 0) return false;
@@ -175,7 +175,7 @@ Socket listen_at(const std::string& host, int port) {
                                     .remedy = "name the machine of process 0"});
   }
   int failed = 0;
-  // Try IPv6 first, because an IPv6 socket accepts IPv4, too.
+  // An IPv6 socket accepts IPv4, too, so try IPv6 first.
   for (const int family : {AF_INET6, AF_INET}) {
     for (const addrinfo* at = addresses.get(); at; at = at->ai_next) {
       if (at->ai_family != family) continue;
@@ -203,7 +203,7 @@ Socket accept_from(const Socket& listener, bool& full) {
       prepare_connection(socket.descriptor());
       return socket;
     }
-    // ECONNABORTED: the connection ended before it was accepted, so try the next one.
+    // ECONNABORTED: that connection ended before it was accepted.
     if (errno == EINTR || errno == ECONNABORTED) continue;
     full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     return {};
@@ -237,7 +237,7 @@ std::string host_of(Name& name) {
   if (::getnameinfo(name.get(), name.size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST))
     return {};
   const std::string host = text.data();
-  const std::string mapped = "::ffff:";  // IPv4 address as an IPv6 socket shows it
+  const std::string mapped = "::ffff:";  // IPv4 address on an IPv6 socket
   return host.starts_with(mapped) ? host.substr(mapped.size()) : host;
 }
 

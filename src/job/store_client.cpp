@@ -27,8 +27,7 @@ struct StoreClient::Impl {
         {.what = what, .where = host_and_port(address.host, address.port), .remedy = remedy});
   }
 
-  // Sends a request and waits for its answer. `fill` packs the arguments and `use` unpacks the
-  // answer. Returns false on timeout.
+  // `fill` packs the arguments and `use` unpacks the answer. Returns false on timeout.
   template <class Fill, class Use>
   bool ask(Ask what, Milliseconds waits, const Fill& fill, const Use& use) {
     const std::lock_guard lock(mutex);
@@ -61,8 +60,7 @@ struct StoreClient::Impl {
     fail("the store of the job does not answer", "check that process 0 still runs");
   }
 
-  // Sends the bytes of `writer`, if any, then waits for a frame. If this fails, all later calls
-  // fail.
+  // Sends `writer` unless it is empty, then waits for a frame. If this fails, all later calls fail.
   std::optional<std::string> exchange(Packer& writer, Deadline deadline, bool& ended) {
     if (!writer.bytes().empty()) ended = !connection.send(writer.bytes(), deadline);
     broken = true;

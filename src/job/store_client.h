@@ -1,6 +1,6 @@
-// A connection to the key-value store of a job. A wait for a key ends with its value or at the
-// deadline. It throws Error(kPeer) if the server is gone, and the job's first failure unless the
-// key exists. Thread-safe, but calls on one client run one after another.
+// A connection to the key-value store of a job. A wait ends with the value, at its deadline, with
+// Error(kPeer) if the server is gone, or with the job's first failure. Existing values are returned
+// even after a failure. Thread-safe, but calls on one client run one after another.
 #pragma once
 
 #include <chrono>
@@ -29,20 +29,20 @@ class StoreClient {
 
   const StoreAddress& address() const;
   const std::string& secret() const;
-  // Returns the address at which other machines reach this one: "10.0.0.7".
+  // This machine's address for others: "10.0.0.7".
   std::string own_host() const;
 
-  // Sets how long to wait for an answer beyond the call's timeout; 30 seconds by default.
+  // Extra time for an answer; 30 seconds by default.
   void set_reply_time(Milliseconds time);
-  // After this call, waits continue after the job's failure, so that processes can meet and save.
+  // From now on waits continue after a failure, so that processes can meet and save.
   void outlive_failure();
 
   void set(const std::string& key, const std::string& value);
   std::string get(const std::string& key, Milliseconds timeout);
-  // Returns false after `timeout`.
+  // False after `timeout`.
   bool wait(const std::vector<std::string>& keys, Milliseconds timeout);
   bool has(const std::vector<std::string>& keys);
-  // Adds to a decimal number and returns the sum. A missing key counts as 0.
+  // Returns the sum. Values are decimal text; a missing key counts as 0.
   std::int64_t add(const std::string& key, std::int64_t amount);
   // Sets the key if its value is `expected`; a missing key matches "". Returns the value
   // afterwards, or `expected` if the key is missing.

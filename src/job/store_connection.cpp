@@ -14,8 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kFirstRetry{10}, kLongestRetry{200};
 constexpr milliseconds kGreetingTime{5000};
-// Connections that the server may close before its secret counts as refused, because a busy server
-// may close one early.
+// A busy server may close a connection early, without refusing the secret.
 constexpr int kMaxRefusals = 3;
 
 enum class Greeted { kYes, kSilence, kRefused, kWrongSecret };
@@ -104,7 +103,7 @@ StoreConnection::StoreConnection(const StoreAddress& address, const std::string&
 
 bool StoreConnection::send(const std::string& bytes, Deadline deadline) {
   const bool sent = write_all(socket_, writer_.frame(bytes), deadline);
-  if (!sent) socket_.shut_down();  // after part of a frame, no other frame can follow
+  if (!sent) socket_.shut_down();  // a partial frame cannot be continued
   return sent;
 }
 

@@ -20,12 +20,12 @@ class StoreConnection {
   StoreConnection(const StoreAddress& address, const std::string& secret, Deadline deadline);
 
   const Socket& socket() const { return socket_; }
-  // Returns false if the connection has ended or the deadline has passed.
+  // False if the connection has ended or the deadline passed.
   bool send(const std::string& bytes, Deadline deadline);
-  // For callers that poll the socket. Returns false if the connection has ended.
+  // For callers that poll the socket. False if the connection has ended.
   bool read_available();
   std::optional<std::string> take_frame() { return reader_.take(received_); }
-  // Returns std::nullopt at the deadline, or at the end of the connection, which sets `ended`.
+  // Returns nothing at the deadline, or at the end of the connection, which sets `ended`.
   std::optional<std::string> receive(Deadline deadline, bool& ended);
 
  private:

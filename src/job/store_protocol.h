@@ -44,9 +44,9 @@ enum class Ask : int {
   kLine
 };
 enum class Answer : int { kDone, kTimedOut, kFailed, kRefused };
-// A process sends kBeat (status), kReport, kHung (rank, what, remedy) and kFinish. The server sends
-// kBeat (the process that would report a lost server), kAsk (send a heartbeat now), kFailure,
-// kWarning and kEnd (no failure).
+// To the server: kBeat (status), kReport, kHung (rank, what, remedy), kFinish. From the server:
+// kBeat (the process that would report a lost server), kAsk (send a beat now), kFailure, kWarning,
+// kEnd (no failure).
 enum class LineWord : int { kBeat, kReport, kFinish, kAsk, kFailure, kEnd, kHung, kWarning };
 
 class Greeting {
@@ -63,7 +63,7 @@ class Greeting {
 class FrameWriter {
  public:
   explicit FrameWriter(std::string key) : key_(std::move(key)) {}
-  // Throws Error(kUsage) if `bytes` are more than kMaxFrame.
+  // Throws Error(kUsage) above kMaxFrame bytes.
   std::string frame(const std::string& bytes);
 
  private:
@@ -74,7 +74,7 @@ class FrameWriter {
 class FrameReader {
  public:
   explicit FrameReader(std::string key) : key_(std::move(key)) {}
-  // Removes the next frame from `bytes` and returns it, or std::nullopt if it is incomplete.
+  // Removes the next complete frame from `bytes`.
   std::optional<std::string> take(std::string& bytes);
 
  private:

@@ -31,13 +31,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxStrangers = 128;
 constexpr milliseconds kGreetedWithin{2000};
-// While a client has more unsent bytes, the server does not read its requests (kMaxUnread) or send
-// it heartbeats (kMaxUnreadBeats).
+// Above so many unsent bytes to a client, the server stops reading its requests (kMaxUnread) or
+// sending beats (kMaxUnreadBeats).
 constexpr std::size_t kMaxUnread = kMaxFrame, kMaxUnreadBeats = std::size_t{1} << 16;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kPauseWhenFull{50};
 
-// A client's request that waits for keys.
+// A request that waits for keys.
 struct Wait {
   std::int64_t id = 0;
   bool is_get = false;
@@ -156,7 +156,7 @@ struct StoreServer::Impl {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t got = ::read(wake.descriptor(), &count, sizeof count);
     }
-    // Read all messages before deciding which processes are lost.
+    // Read all messages before deciding who is lost.
     for (std::size_t i = 0; i < whose.size(); ++i) {
       if (polled[i + 2].revents & (POLLIN | POLLHUP | POLLERR)) read(*whose[i]);
     }
@@ -168,8 +168,7 @@ struct StoreServer::Impl {
     // These processes ended before the poll, so we have read all their messages.
     for (const KnownEnd& end : known_ends) {
       if (finished.contains(end.process)) continue;
-      // A process with a control line would have reported its error there, so only one without may
-      // have printed it.
+      // A process with a control line would have reported the error there.
       const bool has_reported = end.has_reported && !lines.knows(end.process);
       JobFailure failure = lines.lost(end.process, end.how);
       if (has_reported) failure.teller = end.process;
@@ -193,7 +192,7 @@ struct StoreServer::Impl {
     for (int taken = 0; taken < 256; ++taken) {
       bool full = false;
       Socket socket = accept_from(listener, full);
-      // If no descriptors are left, close an unauthenticated connection.
+      // Unauthenticated connections must not use up the descriptors.
       if (full && !end_oldest_stranger()) accept_again = Clock::now() + kPauseWhenFull;
       if (!socket) return;
       const auto strangers =
@@ -328,7 +327,7 @@ struct StoreServer::Impl {
     hello.finish();
     connection.line = line.process;
     finished.erase(line.process);
-    next_beat = Clock::now();  // heartbeats start with the first line
+    next_beat = Clock::now();  // the first line starts the beats
     const auto failure = lines.open(line, judge.counted());
     tell(connection, Packer()
                          .add(id)

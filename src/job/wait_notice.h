@@ -1,5 +1,5 @@
-// Logs during a long wait which processes are missing: every 30 seconds, and at once if a process
-// with a wrong secret was refused.
+// Logs which processes a long wait is for, every 30 seconds, and at once if a wrong secret was
+// refused.
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,11 @@ class WaitNotice {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kAgain{30'000};
 
-  // `server` is null if another process runs it.
+  // `server`: null if another process serves.
   WaitNotice(const StoreServer* server, std::chrono::milliseconds first)
       : server_(server), next_(Clock::now() + first) {}
 
-  // Call several times a second. `for_whom` returns for example "machine 1 of 2 at 10.0.0.7:29500".
+  // Call several times a second. `for_whom`: "machine 1 of 2 at 10.0.0.7:29500".
   void tick(const std::function<std::string()>& for_whom);
   std::string refused_text() const;
 

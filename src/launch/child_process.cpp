@@ -25,19 +25,19 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Runs in the child between fork and exec. Calls only async-signal-safe functions, because another
-// thread of the parent may have held any lock at the fork.
+// Runs after fork, so only async-signal-safe calls: another thread of the parent may have held any
+// lock.
 [[noreturn]] void become(const ChildOptions& options, char** arguments, char** environment,
                          pid_t parent, int null_device, int report) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // If the parent ended between fork and prctl, the signal of prctl never comes.
+  // The parent may have ended between fork and prctl.
   if (::getppid() != parent) ::_exit(128 + SIGKILL);
-  // Reset ignored signals, which the program may not expect. An ignored SIGHUP stays, because nohup
-  // ignores it on purpose.
+  // Reset ignored signals, which the program may not expect. SIGHUP stays: nohup ignores it on
+  // purpose.
   for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD})
     ::signal(number, SIG_DFL);
-  // Do not let `stty tostop` stop a child that writes to the terminal from the background.
+  // Writing to the terminal from the background must not stop the child (stty tostop).
   ::signal(SIGTTOU, SIG_IGN);
   ::sigprocmask(SIG_SETMASK, &options.blocked_signals, nullptr);
   const bool placed = ::dup2(null_device, STDIN_FILENO) >= 0 &&
@@ -58,8 +58,7 @@ Socket require_descriptor(int descriptor) {
   return Socket(descriptor);
 }
 
-// Returns a copy above 2, so that the child's dup2() calls to stdin, stdout and stderr do not
-// overwrite it.
+// Returns a copy above 2, which placing stdin, stdout and stderr does not overwrite.
 Socket copy_of(int descriptor) {
   return require_descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
 }
@@ -91,7 +90,7 @@ pid_t start_child(const ChildOptions& options) {
   ssize_t got;
   do {
     got = ::read(read_end.descriptor(), &failed,
-                 sizeof failed);  // end of file means that exec succeeded
+                 sizeof failed);  // end of file: exec succeeded
   } while (got < 0 && errno == EINTR);
   if (got != static_cast<ssize_t>(sizeof failed)) return child;
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {

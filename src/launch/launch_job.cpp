@@ -76,8 +76,7 @@ class Attempt {
       address_ = server_->address();
       return;
     }
-    // Each attempt has its own secret, so that processes left over from a failed attempt cannot
-    // join.
+    // Each attempt has its own secret, so that leftovers of a failed attempt cannot join.
     const auto secret_of = [this](int restart) {
       return hex(bytes_of(
           hmac_sha256(options_.secret, "sluice launch, restart " + std::to_string(restart))));
@@ -137,8 +136,8 @@ class Attempt {
     return all;
   }
 
-  // Starts a process. Without log files, process 0 writes directly to the launcher's stdout, and
-  // the stdout of other processes goes to stderr.
+  // Without logs, process 0 writes directly to the launcher's stdout. The stdout of others goes to
+  // stderr.
   void start(Supervisor& supervisor, OutputMerger& output, int local) {
     const int process = first_process() + local;
     std::shared_ptr<OutputMerger::Log> log;
@@ -181,7 +180,7 @@ class Attempt {
       return machines_->decide(outcome, failure ? failure->process : -1, restarts_left());
     }
     if (const auto verdict = machines_->hear(outcome)) return *verdict;
-    // Machine 0 is lost. Decide as it would about the loss of a machine.
+    // Machine 0 is lost. Decide by the rules that it would apply.
     const int lost = static_cast<int>(ErrorKind::kPeer);
     const int exit_code = outcome.exit_code != 0 ? outcome.exit_code : lost;
     const bool again = restarts_left() && !outcome.stopped && is_retryable(exit_code);
@@ -196,7 +195,7 @@ class Attempt {
   StoreAddress address_;
   std::unique_ptr<StoreServer> server_;
   std::optional<Supervisor> supervisor_;
-  std::optional<MachineGroup> machines_;  // destroyed before supervisor_, which it calls
+  std::optional<MachineGroup> machines_;  // calls supervisor_, so it is destroyed first
 };
 
 }  // namespace

@@ -13,11 +13,11 @@ namespace sluice {
 struct LaunchOptions {
   std::string program;
   std::vector<std::string> command;
-  int processes = 1;       // per machine, equal on all machines
-  bool must_join = false;  // a process that exits with 0 without joining the job has failed
+  int processes = 1;       // per machine, the same on all
+  bool must_join = false;  // exit code 0 without joining is a failure
   int max_restarts = 0;
-  std::string log_folder;  // folder for rank_N.log files, "" for none
-  // For several machines: machine 0 serves the store at `meeting`, and all have the same `secret`.
+  std::string log_folder;  // for rank_N.log files, "" for none
+  // Machine 0 serves the store at `meeting`; all machines have the same `secret`.
   int num_nodes = 1;
   int node = 0;
   StoreAddress meeting;
@@ -25,8 +25,7 @@ struct LaunchOptions {
   std::chrono::milliseconds meeting_timeout{300'000};
   // A machine is lost if its launcher is silent for longer.
   std::chrono::milliseconds heartbeat{5000};
-  // After a failure, other processes get SIGTERM after this time, and SIGKILL after twice this
-  // time.
+  // After a failure, the other processes have this long until SIGTERM, and again until SIGKILL.
   std::chrono::milliseconds patience{5000};
 };
 

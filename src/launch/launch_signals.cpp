@@ -14,12 +14,12 @@ namespace sluice {
 
 LaunchSignals::LaunchSignals() {
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGCHLD, SIG_DFL);  // if it were ignored, children would leave no exit codes
+  std::signal(SIGCHLD, SIG_DFL);  // if ignored, there would be no exit codes
   sigemptyset(&watched_);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD}) {
     struct sigaction action;
     ::sigaction(number, nullptr, &action);
-    // Do not block an ignored SIGHUP, or it would be delivered.
+    // Blocking an ignored signal would deliver it.
     const bool is_ignored = action.sa_handler == SIG_IGN;
     if (!is_ignored || number != SIGHUP) sigaddset(&watched_, number);
   }
@@ -44,7 +44,7 @@ void LaunchSignals::stop_here() {
   sigaddset(&stop, SIGTSTP);
   std::signal(SIGTSTP, SIG_DFL);
   ::pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);
-  // The system ignores SIGTSTP if no process could continue this one.
+  // The system ignores this if no process could continue us.
   std::raise(SIGTSTP);
   ::pthread_sigmask(SIG_BLOCK, &stop, nullptr);
 }

@@ -1,5 +1,5 @@
-// Receives a launcher's signals as events. The signals stay blocked in the calling thread and the
-// threads that it starts.
+// Receives a launcher's signals as events. They stay blocked in the calling thread and its later
+// threads.
 #pragma once
 
 #include <signal.h>
@@ -13,7 +13,7 @@ namespace sluice {
 
 class LaunchSignals {
  public:
-  // Ignores SIGPIPE. If SIGHUP is ignored (nohup), it stays ignored.
+  // Ignores SIGPIPE. An ignored SIGHUP (nohup) stays ignored.
   LaunchSignals();
   ~LaunchSignals();
   LaunchSignals(const LaunchSignals&) = delete;
@@ -23,7 +23,7 @@ class LaunchSignals {
   std::optional<int> next(Deadline deadline);
   // Stops this process by SIGTSTP. Returns when it is continued.
   void stop_here();
-  // Returns the signal mask from before the constructor, for child processes.
+  // The signal mask before this object, which child processes need.
   const sigset_t& inherited() const { return before_; }
 
  private:

@@ -22,12 +22,12 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kMachineLook{20};
-// Time for other machines to read the verdict (exit or restart) before the store ends.
+// Time for the other machines to read the verdict before the store ends.
 constexpr milliseconds kVerdictReadTime{2000};
 constexpr milliseconds kSayWhoDidNotCome{5000};
 constexpr const char* kVerdict = "launch/verdict";
 constexpr milliseconds kMachineTry{500}, kNextTry{200};
-// How long the previous attempt's store may still run.
+// How long the previous attempt's store may still be up.
 constexpr milliseconds kEarlierAttempt{15'000};
 
 bool never() { return false; }
@@ -61,8 +61,7 @@ MachineGroup::MachineGroup(const StoreAddress& address, MachineGroupOptions opti
   client_->set(key("compared", options_.machine), "");
 }
 
-// Joins the current attempt. A restarted launcher does not know its number, so it tries the secrets
-// of all attempts.
+// A restarted launcher does not know the current attempt, so it tries all attempts' secrets.
 void MachineGroup::come(Deadline deadline) {
   const bool may_repeat = options_.max_restarts > 0;
   const Deadline begin = Clock::now();
@@ -159,7 +158,7 @@ void MachineGroup::await_others(const std::string& what) {
     await(key(what, machine), deadline, never);
 }
 
-// Polls, because a wait on the store would end with the job's failure.
+// Polls, because a failed job ends every wait on the store.
 bool MachineGroup::await(const std::string& wanted, Deadline deadline,
                          const std::function<bool()>& no_use) {
   while (!client_->has({wanted})) {

@@ -1,4 +1,4 @@
-// Lets the launchers of several machines start together and agree whether to restart after each
+// Lets the launchers of several machines start together and agree whether to restart after an
 // attempt. A restarted launcher joins the current attempt.
 #pragma once
 
@@ -20,8 +20,8 @@ namespace sluice {
 struct MachineGroupOptions {
   int num_machines = 1;
   int machine = 0;
-  std::string where;                  // machine 0's address, "node0:29500"
-  int processes = 1;                  // per machine, equal on all machines
+  std::string where;                  // of machine 0: "node0:29500"
+  int processes = 1;                  // per machine, the same on all
   int restart = 0, max_restarts = 0;  // first and last attempt
   std::function<std::string(int restart)> secret_of;
   const StoreServer* server = nullptr;  // on machine 0 only
@@ -40,23 +40,22 @@ struct Verdict {
 
 class MachineGroup {
  public:
-  // Waits for all machines. Throws Error(kPeer) if some are missing, and Error(kUsage) if the
-  // options of two machines contradict each other.
+  // Waits for all machines. Throws Error(kPeer) if some are missing, and Error(kUsage) if two have
+  // contradictory options.
   MachineGroup(const StoreAddress& address, MachineGroupOptions options);
 
   int restart() const { return restart_; }
-  // For machines other than 0. Calls `on_loss` at most once, on another thread, when the job has
-  // lost a process on any machine.
+  // Not on machine 0. Calls `on_loss` at most once, on another thread, when the job has lost a
+  // process on any machine.
   void watch(std::function<void()> on_loss);
 
-  // Returns true if the job's store has this key, or machine 0 is lost.
+  // True if the job's store has this key, or machine 0 is lost.
   bool has_key_or_lost_machine0(const std::string& key) noexcept;
 
-  // Decides on machine 0 after an attempt whether to restart. `failed_process` is the first failed
-  // process that the server knows, or -1.
+  // Only on machine 0, after an attempt. `failed_process`: the first failure known to the server,
+  // or -1.
   Verdict decide(const JobOutcome& here, int failed_process, bool restarts_left);
-  // Waits on other machines for the verdict of machine 0. Returns std::nullopt if machine 0 is
-  // lost.
+  // Only on other machines. Returns std::nullopt if machine 0 is lost.
   std::optional<Verdict> hear(const JobOutcome& here);
 
  private:
@@ -67,13 +66,12 @@ class MachineGroup {
   [[noreturn]] void fail_missing();
   std::vector<std::string> missing();
   std::string missing_text();
-  // Waits briefly until all machines have set this key, because machine 0 then ends the store.
+  // Waits briefly until all machines have set this key, because machine 0 will end the store.
   void await_others(const std::string& what);
-  // Waits for a key. Returns false at the deadline, or once `no_use` returns true.
+  // Returns false at the deadline, or as soon as `no_use` returns true.
   bool await(const std::string& key, Deadline deadline, const std::function<bool()>& no_use);
   std::string key(const std::string& what, int machine) const;
-  // Returns the process number of a launcher's control line, above the numbers of the job's
-  // processes.
+  // Launchers use the process numbers above those of the job.
   int line_of(int machine) const { return options_.num_machines * options_.processes + machine; }
   bool is_lost(int machine) const;
   bool has_lost_machine0() const { return line_ && line_->has_lost_server(); }
@@ -86,7 +84,7 @@ class MachineGroup {
   std::unique_ptr<ControlLine> line_;
 };
 
-// Returns true for a lost process, a signal, exhausted memory or an internal error.
+// True for a lost process, a signal, out of memory or an internal error.
 bool is_retryable(int exit_code);
 
 }  // namespace sluice

@@ -34,7 +34,7 @@ constexpr std::string_view kError = "sluice: error: ", kWarning = "sluice: warni
 constexpr std::size_t kMostHeld = std::size_t{1} << 20;
 constexpr std::size_t kMostShownOnce = 10'000;
 
-// `anew` replaces a link and never writes to its target. A restarted job appends.
+// A new log replaces a link, and never writes to its target. A restart appends.
 int open_log_file(const std::string& path, bool anew) {
   struct stat status;
   if (anew && ::lstat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode) &&
@@ -157,8 +157,7 @@ struct OutputMerger::Impl {
 
   void show(int target, std::string_view bytes) {
     if (target < 0 || broken.contains(target)) return;
-    if (write_all(target, bytes) != 0)
-      broken.insert(target);  // fails for a closed pipe or a full disk
+    if (write_all(target, bytes) != 0) broken.insert(target);  // a closed pipe, a full disk
   }
 
   const Socket wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};

@@ -1,7 +1,6 @@
-// Forwards the output of a job's processes to the terminal and to log files. A line that a process
-// completes within 100 ms is not mixed with other output. Lines that start with "sluice: error: "
-// or "sluice: warning: " are shown once, even if several processes write them; logs contain all of
-// them.
+// Forwards the processes' output to the terminal and to log files. Lines written within 100 ms are
+// not torn apart. Lines that start with "sluice: error: " or "sluice: warning: " are shown once,
+// even if several processes write them; logs contain everything.
 #pragma once
 
 #include <chrono>
@@ -18,15 +17,15 @@ class OutputMerger {
   OutputMerger& operator=(const OutputMerger&) = delete;
 
   class Log;
-  // Opens a log file to append, or replaces it if `anew`. Throws Error(kUsage).
+  // `anew` replaces an existing file. Throws Error(kUsage).
   static std::shared_ptr<Log> open_log(const std::string& path, bool anew);
 
-  // Returns the write end of a pipe for the child; the caller closes it. Output is shown on
-  // descriptor `show` (1, 2 or -1 for none). Without `as_lines`, bytes pass unchanged.
+  // Returns the write end of a pipe for the child; the caller closes it. `show`: descriptor 1 or 2,
+  // or -1 for none. Without `as_lines`, bytes pass unchanged.
   int add(int show, bool as_lines, std::shared_ptr<Log> log);
   // Call after the last add().
   void start();
-  // Returns when every process has closed its pipe, or after `patience`.
+  // Returns when every child has closed its pipe, or after `patience`.
   void finish(std::chrono::milliseconds patience);
   // Call after finish().
   bool has_shown_error() const;

@@ -17,12 +17,11 @@
 namespace sluice {
 namespace {
 
-// The eventfd of the only RecordSignal, or -1. Global, because a signal handler can reach nothing
-// else.
+// Global, because a signal handler can reach nothing else. -1 if there is no RecordSignal.
 std::atomic<int> signal_event{-1};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// Added to the event to end the thread. Larger than any count of signals.
+// Ends the thread. Larger than any count of signals.
 constexpr std::uint64_t kEndOfCalls = std::uint64_t{1} << 48;
 
 void add_to_event(int event, std::uint64_t value) {

@@ -13,17 +13,16 @@ namespace sluice {
 
 class StopSignal {
  public:
-  StopSignal();  // its signal handlers stay until the process ends
+  StopSignal();  // handlers stay until the process ends
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  // Call after each step. From the first call on, a signal requests to stop and save instead of
-  // ending the process.
+  // From the first call on, a stop signal is a request instead of the end.
   void step_finished();
   bool requested() const;
-  // Returns true if saving was requested since the last call.
+  // True if saving was requested since the last call.
   bool take_save_request();
-  // After this call, signals have no effect.
+  // From now on signals have no effect.
   void run_finished();
 };
 

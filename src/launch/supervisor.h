@@ -1,8 +1,8 @@
-// Runs the processes of a job on this machine. They end when run() returns or the launcher ends.
-// SIGINT, SIGTERM and SIGHUP within one second are one request to stop, forwarded as SIGTERM. A
-// later one kills all processes. After a failure here, or a loss on any machine, other processes
-// have `patience` until SIGTERM, and again until SIGKILL. A lost (silent) process is killed when
-// all others have ended.
+// Runs the processes of a job on this machine. They end with run() or with the launcher. SIGINT,
+// SIGTERM and SIGHUP within one second are one request to stop, forwarded as SIGTERM. A later one
+// kills everything. After a failure here, or a loss on any machine, the other processes have
+// `patience` until SIGTERM, and again until SIGKILL. A lost process is killed when all others have
+// ended.
 #pragma once
 
 #include <atomic>
@@ -30,15 +30,15 @@ class Supervisor {
  public:
   using HasJoined = std::function<bool(int process)>;
 
-  // `server` is null if another launcher serves the store. With `has_joined`, a process that exits
-  // with 0 but has not joined the job counts as wrong usage.
+  // `server`: null if another launcher serves the store. `has_joined`: if given, exiting with 0
+  // without having joined is wrong usage.
   Supervisor(LaunchSignals& signals, StoreServer* server, int first_process,
              std::chrono::milliseconds patience, HasJoined has_joined = {});
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  // Call if the job has lost a process on another machine. Thread-safe.
+  // The job has lost a process, maybe on another machine. Thread-safe.
   void process_was_lost() noexcept { lost_elsewhere_ = true; }
   void start(const ChildOptions& child);
   JobOutcome run();
@@ -72,7 +72,7 @@ class Supervisor {
   std::optional<std::size_t> first_failed_;
   std::optional<Deadline> terminate_at_, kill_at_;
   std::optional<Deadline> stop_requested_;
-  int stop_signal_ = 0, kill_signal_ = 0;  // signals of the first and second request to stop
+  int stop_signal_ = 0, kill_signal_ = 0;  // first and second request to stop
   std::atomic<bool> lost_elsewhere_{false};
 };
 

@@ -24,13 +24,13 @@ void require_sizes(const at::Tensor& tensor, const char* name, at::IntArrayRef s
                .remedy = "give it the sizes of input_ids"});
 }
 
-// Returns the number of each token's document, [B, L].
+// [B, L]: number of each token's document
 at::Tensor documents(const at::Tensor& position_ids_BL) {
   const at::Tensor begins = at::diff(position_ids_BL).ne(1).to(at::kLong).cumsum(1);
   return at::constant_pad_nd(begins, {1, 0});
 }
 
-// Returns whether each query sees each key, bool [L, L].
+// [L, L]: whether a query sees a key
 at::Tensor causal(std::int64_t length, std::int64_t window, at::Device device) {
   const at::Tensor token = at::arange(length, at::TensorOptions(at::kLong).device(device));
   const at::Tensor distance_LL = token.unsqueeze(1) - token;
@@ -60,7 +60,7 @@ at::Tensor additive(const at::Tensor& seen, at::ScalarType dtype, AttentionInput
       .masked_fill_(seen.logical_not(), value);
 }
 
-// Returns the dtype of a matrix product of the tensor, which autocast may change.
+// The dtype of matrix products, which autocast may change.
 at::ScalarType product_type(const at::Tensor& tensor) {
   const at::DeviceType device = tensor.device().type();
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device)
@@ -121,7 +121,7 @@ bool AttentionInputs::is_plain(const BatchPositions& batch, at::IntArrayRef size
   require_sizes(batch.attention_mask, "attention_mask", sizes);
   require_sizes(batch.position_ids, "position_ids", sizes);
   if (!batch.attention_mask.defined() && !batch.position_ids.defined()) return true;
-  // Cache the result on the CPU, so that only the first layer waits for the device.
+  // Keep the result on the CPU, so that only the first layer waits for the device.
   const auto make = [&] {
     return batch.attention_mask.defined() ? batch.attention_mask.ne(0).all().cpu()
                                           : at::diff(batch.position_ids).eq(1).all().cpu();
@@ -183,7 +183,7 @@ std::optional<at::Tensor> AttentionInputs::first_keys(const BatchPositions& batc
   auto* key = keys_BL.mutable_data_ptr<std::int32_t>();
   const std::int64_t* position = is_causal ? nullptr : position_ids.const_data_ptr<std::int64_t>();
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    std::int64_t begin = 0;  // first token of the document
+    std::int64_t begin = 0;  // of the document
     for (std::int64_t i = 0; i < length; ++i, ++key) {
       if (position) {
         if (i > 0 && position[0] != position[-1] + 1) begin = i;

@@ -1,12 +1,11 @@
-// Attention masks and rotary tables, made once per microbatch and thread for all blocks of a model.
+// Attention masks and rotary tables of a model's blocks, made once per microbatch and thread.
 // Threads may share one object.
 //
 // Masks equal those of transformers with attention "sdpa". A token sees itself and earlier tokens
 // in its window whose attention_mask is 1. Without attention_mask, it sees only its own document,
 // which starts where a position is not its predecessor plus one.
 //
-// A cached mask expires with the batch's tensors. Only masks of each thread's last microbatch are
-// cached.
+// Masks of a batch expire with its tensors. Only those of each thread's last microbatch are kept.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,9 +33,8 @@ class AttentionInputs {
   explicit AttentionInputs(std::vector<std::shared_ptr<RotaryTable>> rotary = {})
       : rotary_(std::move(rotary)) {}
 
-  // The mask adds -infinity or the dtype's least number to the scores of keys that a query does not
-  // see. A query that sees no key gets zeros with kInfinity, and the mean of all values with
-  // kLeast.
+  // What the mask adds for hidden keys: -infinity or the dtype's least number. A query that sees
+  // nothing gets zeros with kInfinity, the mean of all values with kLeast.
   enum class Unseen { kInfinity, kLeast };
   struct Kind {
     std::int64_t window = 0;  // 0 if unlimited
@@ -44,17 +42,16 @@ class AttentionInputs {
     bool always = false;  // make a mask even if plain causal attention suffices
   };
 
-  // Returns the mask to add to the scores, [B or 1, 1, L, L], or an undefined tensor if plain
-  // causal attention suffices. Throws Error(kUsage) if the batch's tensors are not [B, L].
+  // Returns the mask to add to the scores, [B or 1, 1, L, L], undefined for plain causal attention.
+  // Throws Error(kUsage) if the batch's tensors are not [B, L].
   at::Tensor mask(const BatchPositions& batch, const at::Tensor& q_BHLE, const Kind& kind);
 
-  // Returns the first key that each query sees, int32 [L], or [B, L] with documents, or an
-  // undefined tensor if all are 0. Returns std::nullopt if attention_mask hides tokens.
+  // Returns the first key that each query sees, int32 [L], or [B, L] with documents, undefined if
+  // all are 0. Returns std::nullopt if attention_mask hides tokens.
   std::optional<at::Tensor> first_keys(const BatchPositions& batch, std::int64_t rows,
                                        std::int64_t length, std::int64_t window);
 
-  // Returns the cosines and sines of rotary table `index`: [L, R], or [B, 1, L, R] with
-  // position_ids.
+  // Cosines and sines of rotary table `index`: [L, R], or [B, 1, L, R] with position_ids.
   std::pair<at::Tensor, at::Tensor> rotary(std::size_t index, const at::Tensor& position_ids,
                                            std::int64_t length, c10::Device device);
 
@@ -64,7 +61,7 @@ class AttentionInputs {
   enum class What { kIsPlain, kMask, kCosine, kSine };
   struct Tag {
     What what;
-    std::int64_t number = 0;  // the window, or the index of the table
+    std::int64_t number = 0;  // the window, or the table's index
     at::ScalarType dtype = at::kFloat;
     c10::Device device = c10::kCPU;
     Unseen unseen = Unseen::kInfinity;

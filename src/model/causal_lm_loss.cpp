@@ -24,7 +24,7 @@ namespace {
                            kIgnoredLabel)});
 }
 
-// `x` is the logits or the head's inputs.
+// x: logits, or the head's inputs
 void require_shapes(const std::string& what, const at::Tensor& x, const at::Tensor& labels_BL) {
   if (x.dim() == 3 && labels_BL.sizes() == x.sizes().slice(0, 2)) return;
   throw Error(ErrorKind::kUsage,
@@ -34,7 +34,7 @@ void require_shapes(const std::string& what, const at::Tensor& x, const at::Tens
                .remedy = "give logits [batch, length, vocabulary] and labels [batch, length]"});
 }
 
-// Shifts the labels, because shifting the logits would copy them.
+// Shift the labels, because shifting logits needs a copy.
 at::Tensor targets_of(const at::Tensor& labels_BL) {
   const std::int64_t length = labels_BL.size(1);
   at::Tensor targets_BL = at::full_like(labels_BL, kIgnoredLabel, at::kLong);
@@ -90,8 +90,7 @@ at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels
 
 at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
                           const at::Tensor& labels_BL) {
-  // With sequence parallelism, x has only this rank's tokens, so its shape differs from the
-  // labels'.
+  // With sequence parallelism, x has only this rank's tokens, the labels have all.
   if (!head.slices.sequence_parallel() || head.slices.degree() == 1)
     require_shapes("the head's inputs", x_BLD, labels_BL);
   const at::Tensor targets_R = targets_of(labels_BL);

@@ -161,7 +161,7 @@ class DecoderAttention : public torch::nn::Module {
     return o_proj_->rows(parts);
   }
 
-  // Returns [B, L, H * E].
+  // [B, L, H * E]
   at::Tensor attended(at::Tensor q_BHLE, at::Tensor k_BKLE, const at::Tensor& v_BKLE,
                       const BatchPositions& batch) const {
     if (rope_ >= 0) {

@@ -18,18 +18,18 @@ class FeedForward : public torch::nn::Module {
  public:
   struct Output {
     at::Tensor hidden_BLD;
-    std::vector<at::Tensor> written = {};  // other outputs of the block: a load balancing loss
+    std::vector<at::Tensor> written = {};  // the block's other outputs: load balancing losses
   };
   virtual Output forward(const at::Tensor& x_BLD, const BatchPositions& batch) const = 0;
   // Returns x + residual_scale * behind(this(before(x))), computed by one autograd node, or an
-  // undefined tensor if no fused kernel supports x.
+  // undefined tensor if that is impossible.
   virtual at::Tensor fused(const at::Tensor& /*x_BLD*/, const ops::NormWeights& /*before*/,
                            const ops::NormWeights& /*behind*/, double /*residual_scale*/) const {
     return {};
   }
 };
 
-// Computes down(activation(gate(x)) * up(x)).
+// down(activation(gate(x)) * up(x))
 std::shared_ptr<FeedForward> make_gated_mlp(const DecoderConfig& config, std::int64_t width,
                                             const LayerOptions& options);
 at::Tensor activate(const at::Tensor& x, Activation activation);
@@ -40,7 +40,7 @@ std::shared_ptr<Norm> make_norm(const DecoderConfig& config, std::int64_t size,
 
 struct FeedForwardModule {
   std::string name = "mlp";
-  // Default: make_gated_mlp()
+  // default: make_gated_mlp()
   std::function<std::shared_ptr<FeedForward>(std::int64_t layer)> make;
 };
 

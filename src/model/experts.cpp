@@ -9,8 +9,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Computes rows[index]. `back` lists the places in `index` that have each row, equally many per
-// row. The backward sums in this order, so it is deterministic, unlike atomic additions on a GPU.
+// Computes rows[index]. `back` lists each row's places in `index`, equally many per row. The
+// backward sums in this fixed order, unlike atomic additions on a GPU.
 class TakeRows : public torch::autograd::Function<TakeRows> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
@@ -28,7 +28,7 @@ class TakeRows : public torch::autograd::Function<TakeRows> {
   }
 };
 
-// The chosen (token, expert) pairs, sorted by expert, then token.
+// Pairs (token, chosen expert), sorted by expert, then token.
 struct Routes {
   at::Tensor token;
   at::Tensor place;

@@ -44,8 +44,8 @@ class Experts : public detail::FeedForward {
   std::vector<std::shared_ptr<GatedExpert>> experts_;
 };
 
-// Returns E times the sum over experts of (share of choices * mean probability). Tokens with mask 0
-// do not count.
+// E times the sum over experts of (share of choices * mean probability). Tokens with mask 0 do not
+// count.
 at::Tensor load_balancing_loss(const at::Tensor& logits_TE, std::int64_t top_k,
                                const at::Tensor& mask_BL = {});
 

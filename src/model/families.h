@@ -25,21 +25,19 @@ std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptio
 std::vector<LayerSpec> make_gpt_neox_layers(const ModelSpec& model, const LayerOptions& options);
 std::vector<LayerSpec> make_starcoder2_layers(const ModelSpec& model, const LayerOptions& options);
 
-// Norm weights are initialized to `norm`, biases to 0, other weights to normal(0, std), and the
-// embedding's padding row to 0.
+// Initial values: `norm` for norm weights, 0 for biases and the embedding's padding row, normal(0,
+// std) for other weights.
 struct InitialValues {
-  std::function<double(const std::string& name)>
-      std;                        // `name` is the parameter's name in its layer
-  std::int64_t padding_row = -1;  // -1 without a padding row
+  std::function<double(const std::string& name)> std;  // by name in the layer
+  std::int64_t padding_row = -1;                       // -1 if none
   double norm = 1.0;
 };
-// Returns 0.02 if initializer_range is 0, as transformers does.
+// transformers uses 0.02 if initializer_range is 0.
 double initializer_std(double initializer_range);
 
 LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const LayerOptions& options,
                          const InitialValues& initial);
 
-// Freezes the parameters that `info` marks as not trainable.
 void freeze_as(const LayerInfo& info, LayerSpec& spec);
 
 inline std::vector<at::Tensor> as_written(at::Tensor hidden) { return {std::move(hidden)}; }
@@ -68,8 +66,7 @@ LossValue fused_causal_lm_loss(const Values& outputs, const Values& batch);
 
 LossValue loss_of_head(const Values& outputs, const Values& batch);
 
-// Lists a model's layers. `make_embedding` and the like create modules, as `make` of set_module().
-// make_block gets the block's number.
+// Each `make_` argument makes a module for set_module(). make_block gets the block's number.
 template <typename MakeEmbedding, typename MakeBlock, typename MakeNorm>
 std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOptions& options,
                                        const InitialValues& initial, MakeEmbedding make_embedding,

@@ -54,7 +54,7 @@ class GptNeoxAttention : public torch::nn::Module {
   }
 
   // Returns this(before(x)), plus x if adds_input, computed by one autograd node, or an undefined
-  // tensor if no fused kernel supports x.
+  // tensor if that is impossible.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before, bool adds_input) const {
     if (!fused_ || !supports_fused(x_BLD)) return {};
@@ -94,7 +94,7 @@ class GptNeoxAttention : public torch::nn::Module {
   }
 
  private:
-  // In `all_BLN`, each head's query, key and value are adjacent.
+  // Each head's query, key and value are adjacent.
   at::Tensor attended(const at::Tensor& all_BLN, std::int64_t num_heads,
                       const BatchPositions& batch) const {
     const std::vector<at::Tensor> qkv =
@@ -102,7 +102,7 @@ class GptNeoxAttention : public torch::nn::Module {
     const auto [cos, sin] =
         inputs_->rotary(0, batch.position_ids, all_BLN.size(1), all_BLN.device());
     const at::Tensor q_BHLE = rotate(qkv[0], cos, sin), k_BHLE = rotate(qkv[1], cos, sin);
-    // Copy the values, because a view would keep the unrotated queries and keys in memory.
+    // A view would keep the unrotated queries and keys in memory.
     const at::Tensor v_BHLE = qkv[2].contiguous();
     const at::Tensor mask = inputs_->mask(batch, q_BHLE, {});
     return attention(q_BHLE, k_BHLE, v_BHLE, mask, {is_training() ? dropout_ : 0.0, std::nullopt});
@@ -183,7 +183,7 @@ class GptNeoxLayer : public torch::nn::Module {
                      const at::Tensor& position_ids_BL) const {
     const BatchPositions batch{attention_mask_BL, position_ids_BL};
     if (fused_) {
-      // With parallel residuals, attention and MLP both read x, and only the attention adds it.
+      // With parallel residuals, attention and MLP read x, and only the attention adds it.
       const at::Tensor h_BLD =
           attention_->fused(x_BLD, batch, input_layernorm_->weights(), /*adds_input=*/true);
       if (h_BLD.defined()) {

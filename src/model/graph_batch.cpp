@@ -52,7 +52,7 @@ at::Tensor input_of_rows(const TokenRows& all, const MicrobatchRows& rows, const
   refuse_missing(all, input);
 }
 
-// Returns floats without zeros, denormals and equal values.
+// Avoids zeros, denormals and equal values.
 at::Tensor some_floats(const std::vector<std::int64_t>& sizes) {
   std::int64_t numel = 1;
   for (const std::int64_t size : sizes) numel *= size;

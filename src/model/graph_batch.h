@@ -10,19 +10,19 @@
 
 namespace sluice::detail {
 
-// Returns an exported model's inputs on the CPU. An input comes from the field of its name, or is
-// input_ids, labels, attention_mask (default 1) or position_ids (default 0, 1, ..). Throws
-// Error(kInput) for other inputs.
+// Returns CPU tensors. An input comes from the field of its name, or is input_ids, labels,
+// attention_mask (default 1) or position_ids (default 0, 1, ..). Throws Error(kInput) for other
+// inputs.
 Values graph_inputs(const TokenRows& rows, std::int64_t first, std::int64_t count,
                     const std::vector<ValueSpec>& inputs);
 
-// Splits rows into microbatches, as causal_lm_batch() does. `model` comes from graph_model().
+// Makes microbatches like causal_lm_batch(). `model` comes from graph_model().
 StepBatch graph_batch(TokenRows rows, const Model& model, std::int64_t microbatch_size,
                       std::int64_t step);
 StepBatch graph_batch(StepShare share, const Model& model, std::int64_t first_row,
                       std::int64_t microbatch_size, std::int64_t step);
 
-// Returns artificial inputs for measurements. Ids are below the vocabulary size.
+// Artificial inputs for measurements. Ids are below the vocabulary size.
 Values made_up_inputs(const ModelSpec& model, const MicrobatchShape& shape);
 
 }  // namespace sluice::detail

@@ -59,8 +59,7 @@ class GraphLayerModule final : public torch::nn::Module {
   const std::vector<at::Tensor>& held() const { return held_; }
 
  private:
-  // Returns the submodule that holds a parameter, and the parameter's name there. Creates missing
-  // submodules.
+  // Finds the submodule that holds a parameter. Creates missing submodules.
   std::pair<Module*, std::string> place_of(const std::string& full_name) {
     Module* holder = this;
     std::size_t begin = 0;
@@ -100,7 +99,7 @@ std::vector<TensorMeta> written_metas(const GraphModule& module, const std::vect
   return metas;
 }
 
-// Returns whether the sizes of a layer's outputs follow from those of its inputs.
+// Whether the sizes of a layer's outputs follow from those of its inputs.
 bool can_infer_shapes(const GraphModule& module, const GraphLayer& layer) {
   std::set<std::string> told, needed;
   for (const int value : layer.reads)
@@ -166,8 +165,7 @@ class LayerMaker {
     return spec;
   }
 
-  // Returns a function that computes a value from the batch alone, or nullptr if that is
-  // impossible.
+  // Returns a function that computes a value from the batch alone, or nullptr if impossible.
   std::function<at::Tensor(const Values&)> from_batch(const std::string& name) const {
     const GraphModule& module = module_of(graph_);
     const GraphLayers& layers = graph_->layers;
@@ -258,8 +256,8 @@ class LayerMaker {
     return own;
   }
 
-  // Inputs that several layers read. Their gradients are summed within each layer first, so that
-  // neither recomputation nor the cuts between stages change the sum.
+  // Gradients of inputs that several layers read are summed within each layer first, so that
+  // recomputation and cuts do not change the sum.
   static std::vector<std::size_t> places_of_shared(const GraphLayer& layer) {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -268,8 +266,8 @@ class LayerMaker {
     return places;
   }
 
-  // Inputs that the layer changes in place. They are copied first, because the caller owns them and
-  // a layer may run twice.
+  // Inputs that the layer changes in place are copied, because the caller owns them and a layer may
+  // run twice.
   std::vector<std::size_t> places_of_changed(const GraphLayer& layer) const {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -383,7 +381,7 @@ Model graph_model(const ModelSpec& spec, const std::vector<GraphOperator>& opera
     count = count_of(maker, *graph);
     model.loss = loss_of(*graph, count);
   }
-  // count() also checks the sizes, because every rank calls it before each microbatch.
+  // Checks sizes here, because every rank calls count() before each microbatch.
   model.count = [graph, count](const Values& batch) {
     InputSizes sizes;
     for (const auto& [name, tensor] : batch)

@@ -13,14 +13,14 @@ namespace sluice {
 struct HeadConfig {
   std::int64_t hidden_size = 0, vocab_size = 0;
   double logit_divisor = 1.0;
-  std::optional<double> logit_cap = {};  // logits become cap * tanh(logit / cap)
+  std::optional<double> logit_cap = {};  // cap * tanh(logit / cap)
   bool loss_by_blocks = false;
 };
 
 class Head : public Linear {
  public:
   Head(const HeadConfig& config, const LayerOptions& options);
-  // Returns logits of the whole vocabulary on every tensor-parallel rank.
+  // With tensor parallelism, every rank returns the whole vocabulary.
   at::Tensor forward(const at::Tensor& x_BLD) const;
 
  protected:
@@ -33,8 +33,8 @@ class Head : public Linear {
   bool fused_;
 };
 
-// Returns the sum of the next-token losses, or logits if there are no labels. Each tensor-parallel
-// rank computes logits of a part of the vocabulary.
+// The sum of the next-token losses, or logits without labels. Tensor-parallel ranks divide the
+// vocabulary.
 class LossHead : public Head {
  public:
   using Head::Head;

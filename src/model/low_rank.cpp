@@ -50,7 +50,7 @@ std::set<std::string> parameters_of(const std::optional<Adapter>& adapter) {
   return names;
 }
 
-// A layer's LoRA adapters, by the name of the linear module inside the layer.
+// LoRA adapters of one layer, by the linear module's name in it.
 struct Adaptations {
   std::map<std::string, AdaptedLinear> of;
   Adapter settings;
@@ -86,7 +86,7 @@ void AdaptableLinear::adapt(const AdaptedLinear& layer, double scale, double dro
 
 at::Tensor AdaptableLinear::adapted(const at::Tensor& y, const at::Tensor& x) const {
   if (!a_.defined()) return y;
-  // Autocast casts the inputs of products itself.
+  // Autocast casts the products' inputs itself.
   const bool casts = !at::autocast::is_autocast_enabled(x.device().type());
   const at::Tensor wide = casts ? x.to(a_.scalar_type()) : x;
   const at::Tensor h = at::linear(at::dropout(wide, dropout_, is_training()), a_);

@@ -14,12 +14,12 @@ namespace sluice {
 
 class AdaptableLinear : public torch::nn::Module {
  public:
-  // Registers the float32 parameters lora_A.weight [rank, in] and lora_B.weight [out, rank].
+  // Registers lora_A.weight [rank, in] and lora_B.weight [out, rank], float32.
   void adapt(const AdaptedLinear& layer, double scale, double dropout, c10::Device device);
   bool is_adapted() const { return a_.defined(); }
 
  protected:
-  // Returns y + scale * B A dropout(x) in the dtype of y, or y without an adapter.
+  // y + scale * B A dropout(x) in the dtype of y, or y without an adapter.
   at::Tensor adapted(const at::Tensor& y, const at::Tensor& x) const;
 
  private:
@@ -29,8 +29,8 @@ class AdaptableLinear : public torch::nn::Module {
 
 namespace detail {
 
-// Adds the LoRA parameters of options.adapter, initialized by draw_low_rank(). Throws Error(kUsage)
-// if the adapter of `model` differs.
+// Adds the LoRA adapters of options.adapter, initialized by draw_low_rank(). Throws Error(kUsage)
+// if `model` has others.
 void attach_adapter(const ModelSpec& model, const LayerOptions& options,
                     std::vector<LayerSpec>& layers);
 

@@ -36,8 +36,7 @@ bool MicrobatchRows::has_mask() const {
   return false;
 }
 
-// Only this microbatch's rows count, because results must not depend on other rows of the replica's
-// batch.
+// Looks only at this microbatch, because results must not depend on other rows.
 bool MicrobatchRows::has_positions() const {
   if (rows_.position_ids.empty()) return false;
   for (std::int64_t row = first_; row < first_ + count_; ++row) {
@@ -52,7 +51,7 @@ at::Tensor MicrobatchRows::field(const FieldRows& field) const {
   const auto first = field.rows.begin() + first_, end = first + count_;
   const bool joins = field.field.concatenated;
   std::int64_t items = 0;
-  // Take the sizes from a row that has items.
+  // Rows without items have no sizes.
   const auto with_items =
       std::find_if(first, end, [&](const FieldValue& row) { return !joins || row.sizes[0] > 0; });
   std::vector<std::int64_t> sizes = (with_items == end ? first : with_items)->sizes;

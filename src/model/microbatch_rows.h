@@ -12,13 +12,13 @@ namespace sluice::detail {
 
 class MicrobatchRows {
  public:
-  // Takes rows [first, first + count), cut to the longest of them. `rows` must outlive this object.
+  // Takes rows [first, first + count), cut to the longest. `rows` must outlive this object.
   MicrobatchRows(const TokenRows& rows, std::int64_t first, std::int64_t count);
 
   std::int64_t count() const { return count_; }
   std::int64_t length() const { return length_; }
 
-  // Returns int64 [count, length].
+  // int64 [count, length]
   template <typename T>
   at::Tensor tensor(const std::vector<T>& values) const {
     at::Tensor result = empty_tokens();
@@ -28,11 +28,11 @@ class MicrobatchRows {
     return result;
   }
 
-  bool has_mask() const;       // whether attention_mask hides a token
-  bool has_positions() const;  // whether a position is not the token's index
+  bool has_mask() const;       // whether a token is masked
+  bool has_positions() const;  // whether a position differs from the token's index
 
-  // Returns [count, sizes..], or [items of all rows, sizes..] if rows are concatenated. A size
-  // kRowTokens becomes length(). Throws Error(kInput) if the sizes of rows differ.
+  // Returns [count, sizes..], or [items of all rows, sizes..] for a concatenated field. A size
+  // kRowTokens becomes length(). Throws Error(kInput) if the rows' sizes differ.
   at::Tensor field(const FieldRows& field) const;
 
  private:

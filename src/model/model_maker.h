@@ -11,30 +11,30 @@
 
 namespace sluice {
 
-// Makes the layers and batches of a kind of models. By default, a model's input comes from the
-// tokens, or from the field of each row that has the input's name (detail::graph_inputs()).
+// Makes the modules and batches of a kind of models. By default, a model's input comes from the
+// tokens, or from the field of a row that has its name (detail::graph_inputs()).
 class ModelMaker {
  public:
   virtual ~ModelMaker() = default;
   virtual Model model(const ModelSpec& spec, const LayerOptions& options) const = 0;
-  // `model` comes from model(), or is the evaluation graph of such a model.
+  // `model` comes from model(), or is the evaluation of such a model.
   virtual StepBatch batch(TokenRows rows, const Model& model, std::int64_t microbatch_size,
                           std::int64_t step) const;
   virtual StepBatch batch(StepShare share, const Model& model, std::int64_t first_row,
                           std::int64_t microbatch_size, std::int64_t step) const;
-  // Counts what the loss averages over, if RowNeeds::counts_by_model.
+  // What the loss averages over, if RowNeeds::counts_by_model.
   virtual std::int64_t count(const TokenRows& rows, const Model& model) const;
   virtual StepBatch made_up_batch(const ModelSpec& spec, const Model& model,
                                   const MicrobatchShape& shape, int num_microbatches,
                                   std::int64_t step) const;
-  // Returns all inputs except ids for generating text (ModelSource::inputs_of_text()).
+  // Returns all inputs but ids, see ModelSource::inputs_of_text().
   virtual Values text_inputs(const std::vector<ValueSpec>& inputs, std::int64_t length) const;
   virtual bool has_fused() const { return false; }
-  // Describes the kernels, for example "fused, avx512, own products".
+  // For example "fused, avx512, own products".
   virtual std::string kernels(const ModelSpec& /*spec*/, bool /*fused*/) const { return "plain"; }
 };
 
-// Returns the maker of the model's kind from `kinds`, or from sluice's own kinds.
+// The maker of the model's kind, from `kinds` or from sluice's own.
 const ModelMaker& maker_of(KindTable kinds, const ModelSpec& spec);
 
 }  // namespace sluice

@@ -231,7 +231,7 @@ at::Tensor attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE, const a
                      const at::Tensor& mask, const AttentionSettings& settings) {
   const std::int64_t group = q_BHLE.size(1) / k_BKLE.size(1);
   const bool is_causal = !mask.defined();
-  // CUDA kernels support grouped-query heads only for half dtypes without a mask.
+  // CUDA kernels support grouped heads only for half types without a mask.
   const bool native = group == 1 || q_BHLE.is_cpu() ||
                       (is_causal && at::isReducedFloatingType(q_BHLE.scalar_type()));
   const at::Tensor k = native ? k_BKLE : k_BKLE.repeat_interleave(group, 1);
@@ -253,7 +253,7 @@ at::Tensor plain_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
   const at::Tensor v_BHLE = group == 1 ? v_BKLE : v_BKLE.repeat_interleave(group, 1);
   const double scale =
       settings.scale.value_or(1.0 / std::sqrt(static_cast<double>(q_BHLE.size(-1))));
-  // Work in place where the backward allows it, because the scores are the model's largest tensors.
+  // Work in place where the backward allows it, because scores are the model's largest tensors.
   at::Tensor scores = at::matmul(q_BHLE, k_BHLE.transpose(2, 3)).mul_(scale);
   if (cap) scores = scores.div_(*cap).tanh_() * *cap;
   at::Tensor weights =

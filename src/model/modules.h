@@ -24,11 +24,11 @@
 
 namespace sluice {
 
-// How tensor-parallel ranks (SliceGroup::current()) divide a layer's weight into slices.
+// How tensor-parallel ranks divide a layer (SliceGroup::current()).
 struct Division {
   enum class How { kWhole, kColumns, kRows };
   How how = How::kWhole;
-  std::vector<std::int64_t> sections = {};  // output sizes of projections joined in one weight
+  std::vector<std::int64_t> sections = {};  // output sizes of projections in one weight
 };
 
 class Linear : public AdaptableLinear, public SlicedModule {
@@ -37,9 +37,9 @@ class Linear : public AdaptableLinear, public SlicedModule {
          Division division = {});
   at::Tensor forward(const at::Tensor& x) const;
   ops::LinearWeights weights() const { return {weight_, bias_, is_transposed_}; }
-  // For kColumns. Returns the outputs of each slice of this rank.
+  // Requires kColumns. Returns the outputs of each slice of this rank.
   std::vector<at::Tensor> columns(const std::vector<at::Tensor>& inputs) const;
-  // For kRows. Returns the sum over the slices of all ranks, plus the bias. With sequence
+  // Requires kRows. Returns the sum over all ranks' slices, plus the bias. With sequence
   // parallelism, returns only this rank's tokens.
   at::Tensor rows(const std::vector<at::Tensor>& parts) const;
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
@@ -48,7 +48,7 @@ class Linear : public AdaptableLinear, public SlicedModule {
   Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options,
          Division division, bool is_transposed);
 
-  at::Tensor weight_, bias_;  // [out, in] and [out], or this rank's slices
+  at::Tensor weight_, bias_;  // [out, in], [out], or this rank's slices
 
  private:
   int dim_of_inputs() const { return is_transposed_ ? 0 : 1; }
@@ -61,7 +61,7 @@ class Linear : public AdaptableLinear, public SlicedModule {
   bool fused_;
 };
 
-// A Linear that stores its weight as [in, out], as GPT-2 does.
+// A Linear whose weight is stored as [in, out].
 class Conv1D : public Linear {
  public:
   Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options, Division division = {});
@@ -72,7 +72,7 @@ class Norm : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) const = 0;
   // Normalizes each slice of this rank, such as its heads, separately. The weight's gradient is
-  // summed over the slices of all ranks.
+  // summed over all ranks' slices.
   virtual std::vector<at::Tensor> forward_each(const std::vector<at::Tensor>& parts) const = 0;
   virtual ops::NormWeights weights() const = 0;
 };
@@ -80,7 +80,7 @@ class Norm : public torch::nn::Module {
 // Zhang, Sennrich: "Root Mean Square Layer Normalization", NeurIPS 2019.
 class RmsNorm : public Norm {
  public:
-  // Multiplies by the weight in x's dtype (kWeight) or in float32, or by 1 + weight in float32.
+  // Multiplies by the weight in x's dtype, in float32, or by 1 + weight in float32.
   enum class Scale { kWeight, kWideWeight, kWideWeightAndOne };
   RmsNorm(std::int64_t size, double eps, const LayerOptions& options, Scale scale = Scale::kWeight);
   at::Tensor forward(const at::Tensor& x) const override;
@@ -111,8 +111,7 @@ class LayerNorm : public Norm {
   bool fused_;
 };
 
-// The row of the padding token gets no gradient. If is_divided, each tensor-parallel rank has a
-// part of the rows.
+// The padding row gets no gradient. Tensor-parallel ranks divide the rows if is_divided.
 class Embedding : public torch::nn::Module, public SlicedModule {
  public:
   Embedding(std::int64_t rows, std::int64_t size, std::int64_t padding_row,
@@ -134,37 +133,36 @@ class Embedding : public torch::nn::Module, public SlicedModule {
   bool fused_;
 };
 
-// Throws Error(kUsage) with tensor parallelism. `what` names the layer that it cannot divide.
+// Throws Error(kUsage) with tensor parallelism, which cannot divide `what`.
 void require_one_slice(const std::string& what);
 
 inline at::ScalarType wide_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// Returns true for float32 on the CPU without autocast, which fused operators require.
+// Fused operators take float32 on the CPU, without autocast.
 bool supports_fused(const at::Tensor& x);
 
-// Returns the length of the whole sequence. With sequence parallelism, x has only this rank's
-// tokens.
+// The length of the whole sequence, even if x has only this rank's tokens.
 std::int64_t whole_length(const at::Tensor& x_BLD, const SliceGroup& tp);
 
 struct AttentionSettings {
   double dropout = 0.0;
-  std::optional<double> scale;  // default: 1 / sqrt(E)
+  std::optional<double> scale;  // default 1 / sqrt(E)
 };
 
 // Scaled dot-product attention, where query head h uses key-value head h / (H / K). `mask`, [B or
 // 1, 1, L, L], is added to the scores. Without a mask, attention is causal. Returns [B, L, H * E].
 at::Tensor attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE, const at::Tensor& v_BKLE,
                      const at::Tensor& mask, const AttentionSettings& settings);
-// attention() by plain operators, with the scores' soft cap. Requires a mask. If a finite mask
+// attention() by plain operators, with a soft cap on scores. Requires a mask. If a finite mask
 // hides all tokens, the result is the mean of all values.
 at::Tensor plain_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
                            const at::Tensor& v_BKLE, const at::Tensor& mask,
                            const std::optional<double>& cap, const AttentionSettings& settings);
 at::Tensor soft_cap(const at::Tensor& x, double cap);
 
-// Returns a view: [B, L, heads * E] -> [B, heads, L, E]
+// [B, L, heads * E] -> [B, heads, L, E], a view
 at::Tensor split_heads(const at::Tensor& x_BLD, std::int64_t head_dim);
 
 }  // namespace sluice

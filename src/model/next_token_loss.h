@@ -14,13 +14,12 @@ namespace sluice::detail {
 
 // If `fused`, the gradient overwrites the logits where possible.
 at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels_BL, bool fused);
-// Computes logits from the head's inputs `x`, in blocks of the vocabulary. supports_fused(x) must
-// be true.
+// Computes the logits from the head's inputs, in blocks of the vocabulary. Requires
+// supports_fused(x).
 at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
                           const at::Tensor& labels_BL);
 
-// For tensor parallelism: `logits` has an entry per slice of the vocabulary on this rank. Returns
-// the same sum on every rank.
+// `logits` are this rank's slices of the vocabulary. Returns the same sum on every rank.
 at::Tensor next_token_sum(const std::vector<at::Tensor>& logits, const at::Tensor& labels_BL,
                           std::int64_t vocab_size, const SliceGroup& tp);
 

@@ -17,8 +17,8 @@ using detail::RopeConfig;
 
 namespace {
 
-// Uses the same float32 operations as transformers, because an error in the last bit changes the
-// angle of position 8000 by 0.0005.
+// Uses transformers' float32 operations. An error in the last bit turns position 8000 by half a
+// thousandth.
 std::vector<float> default_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
   const at::Tensor exponent = at::arange(0, head_dim, 2, at::kFloat) / head_dim;
   const at::Tensor frequencies = at::pow(rope.theta, exponent).reciprocal();
@@ -38,8 +38,8 @@ float llama3_frequency(float frequency, const RopeConfig& rope) {
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
-// YaRN: Peng et al., arXiv:2309.00071, section 3.2. Channel pairs that turn often within the
-// original context keep their frequency. Slow pairs are interpolated, with a ramp in between.
+// YaRN: Peng et al., arXiv:2309.00071, section 3.2. Pairs that turn often in the original context
+// keep their frequency. Slow pairs are interpolated, with a ramp in between.
 std::vector<float> yarn_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
   const double context = static_cast<double>(rope.original_max_position_embeddings);
   const auto pair_of_turns = [&](double turns) {
@@ -140,7 +140,7 @@ std::pair<at::Tensor, at::Tensor> RotaryTable::get(std::int64_t length, c10::Dev
   }
   if (!entry) entry = &entries_.emplace_back(Entry{device, beyond, {}, {}});
   if (!entry->cos_LR.defined() || entry->cos_LR.size(0) < length) {
-    // Leave inference mode, because autograd cannot save a tensor created there.
+    // Autograd cannot save a tensor that was created in inference mode.
     const c10::InferenceMode normal_tensors(false);
     const auto rows = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(length)));
     const auto columns = static_cast<std::int64_t>(frequencies_.size());

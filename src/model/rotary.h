@@ -1,5 +1,4 @@
-// Rotary positions: Su et al., arXiv:2104.09864, where channel r pairs with r + R, as at Hugging
-// Face.
+// Rotary positions: Su et al., arXiv:2104.09864, in Hugging Face's half-split form.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,13 +12,13 @@
 
 namespace sluice {
 
-// Returns how far each of the head_dim / 2 channel pairs turns per position. `is_long` selects
+// Returns the angle per position of each of the head_dim / 2 channel pairs. `is_long` selects
 // longrope's factors for sequences beyond the original length.
 std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeConfig& rope,
                                       bool is_long = false);
 
 // Cosines and sines, computed on the host so that the bits are the same on every device. Threads
-// may share one table.
+// may share it.
 class RotaryTable {
  public:
   RotaryTable(std::int64_t head_dim, const detail::RopeConfig& rope)
@@ -29,7 +28,7 @@ class RotaryTable {
         original_length_(rope.original_max_position_embeddings),
         factor_(static_cast<float>(rope.attention_factor)) {}
   std::pair<at::Tensor, at::Tensor> get(std::int64_t length, c10::Device device);
-  // Returns [B, L, R] for int64 positions [B, L], bitwise equal to the rows of get().
+  // Returns [B, L, R] for int64 positions [B, L], bitwise equal to get().
   std::pair<at::Tensor, at::Tensor> at(const at::Tensor& position_ids, c10::Device device) const;
 
  private:
@@ -41,15 +40,15 @@ class RotaryTable {
   bool is_long(std::int64_t length) const {
     return !long_frequencies_.empty() && length > original_length_;
   }
-  std::vector<float> frequencies_, long_frequencies_;  // the second only for longrope
+  std::vector<float> frequencies_, long_frequencies_;  // long_frequencies_: only for longrope
   std::int64_t original_length_;
   float factor_;
   std::mutex mutex_;
   std::vector<Entry> entries_;
 };
 
-// Rotates each pair of channels (x[r], x[r + R]) of a head, r < R. Channels from 2 R on stay.
-// Cosines and sines are [L, R] or [B, 1, L, R].
+// Rotates each channel pair (x[r], x[r + R]) of a head, r < R. Channels from 2 R on stay. Cosines
+// and sines are [L, R] or [B, 1, L, R].
 at::Tensor rotate(const at::Tensor& x_BHLE, const at::Tensor& cos_LR, const at::Tensor& sin_LR);
 
 }  // namespace sluice
