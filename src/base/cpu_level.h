@@ -19,8 +19,8 @@ CpuLevel parse_cpu_level(std::string_view word);
 
 CpuLevel processor_level();
 
-// The highest level that the processor has and $SLUICE_CPU allows. Throws Error(kUsage) if that is
-// no level.
+// The highest level that the processor has and $SLUICE_CPU allows. Throws Error(kUsage) for an
+// unknown word.
 CpuLevel cpu_level();
 
 }  // namespace sluice

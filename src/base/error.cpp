@@ -12,7 +12,7 @@ namespace {
 
 // Longer names get no "did you mean", which would be slow and is unlikely to fit.
 constexpr std::size_t kMaxNearName = 200;
-// A text without place and remedy may be another Error's whole line.
+// An Error with another's whole line (what; where; remedy) has only a `what`.
 constexpr std::size_t kMaxLine = 3 * (kMaxShownText + 2);
 
 ErrorText made_printable(const ErrorText& text) {

@@ -364,7 +364,7 @@ std::string base_name(const std::string& path) {
 }
 
 std::string unique_suffix() {
-  // Random, because processes in different containers may have the same id.
+  // Random, because processes in different containers may have the same process id.
   std::random_device source;
   const std::uint64_t bits = (std::uint64_t{source()} << 32) | source();
   static constexpr char kDigits[] = "0123456789abcdef";

@@ -81,8 +81,8 @@ void sync_directory(const std::string& directory);
 void rename_path(const std::string& from, const std::string& to);
 std::string parent_directory(const std::string& path);
 std::string base_name(const std::string& path);
-// Returns 16 random hexadecimal digits for the names of temporary files, jobs and runs. If two runs
-// shared a name, one could remove the other's checkpoints.
+// 16 random hexadecimal digits to name temporary files, jobs and runs. Runs of one name could
+// remove each other's checkpoints.
 std::string unique_suffix();
 
 }  // namespace sluice

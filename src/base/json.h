@@ -82,7 +82,7 @@ class Json {
   const List& list() const;
   const Members& members() const;
 
-  // Elements of a list or an object, 0 for null, otherwise 1.
+  // Elements of a list or object, 0 for null, otherwise 1.
   std::size_t size() const;
   bool empty() const { return size() == 0; }
 

@@ -1,5 +1,5 @@
-// The library writes option names such as `num_microbatches` in backquotes. A command replaces them
-// by its own, such as --microbatches.
+// The library writes option names such as `num_microbatches` in backquotes. A command replaces
+// them, here by --microbatches.
 #pragma once
 
 #include <functional>

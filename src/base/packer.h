@@ -54,7 +54,7 @@ double > || std::same_as<typename detail::PackedElement<T>::Type, std::string>;
 
 class Packer {
  public:
-  // Integers must not exceed 2^63 - 1.
+  // Integers must be below 2^63.
   template <Packable T>
   Packer& add(const T& value) {
     bytes_ += detail::packed_tag<T>();

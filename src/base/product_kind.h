@@ -9,7 +9,7 @@ inline constexpr const char* kProductsVariable = "SLUICE_PRODUCTS";
 
 enum class ProductKind : std::uint8_t {
   kOwn,
-  kLibtorch,  // from LibTorch's BLAS, or by LibTorch itself
+  kLibtorch,  // by LibTorch, or by its BLAS
 };
 
 ProductKind parse_product_kind(std::string_view word);

@@ -39,8 +39,8 @@ class TextTable {
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // If width > 0, columns that do not fit form another table, which repeats the first column. A
-  // last column of text is wrapped.
+  // If width > 0, columns that do not fit form another table, which repeats the first. A last
+  // column of text is wrapped.
   std::string to_string(std::string_view indent = {}, int width = 0) const;
 
  private:

@@ -27,7 +27,6 @@ std::vector<std::string> words_in(const Words<Enum>& table) {
   return words;
 }
 
-// The table must have the word.
 template <typename Enum>
 Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   for (const auto& [text, meaning] : table) {

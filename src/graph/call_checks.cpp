@@ -146,9 +146,8 @@ void check_ctc(const GraphCall& call, GraphFrame& frame) {
               ", but there are ", classes, " classes");
 }
 
-// A view may only reach the tensor's own elements; LibTorch allows any of the storage. The tensor
-// must have its strides from export, because the view's strides were recorded for them and would
-// otherwise select other elements.
+// A view may reach only the tensor's own elements; LibTorch allows any of the storage. The tensor
+// must have its strides from export, because the view's strides were recorded for them.
 void check_strided(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor self = arguments.tensor(0);

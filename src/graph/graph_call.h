@@ -1,4 +1,4 @@
-// One node of an exported graph, ready to run. It is immutable. Each run has its own frame, with a
+// A node of an exported graph, ready to run. It is immutable. Each run has its own frame, with a
 // slot for every value that is not constant: tensors, and symbolic numbers as int, double or bool.
 #pragma once
 
@@ -26,15 +26,14 @@ struct GraphFrame {
   c10::IValue& at(int slot) { return slots[static_cast<std::size_t>(slot)]; }
 };
 
-// How to make an argument of an operator.
 struct BoundArgument {
   enum class Kind : std::uint8_t {
     kConstant,
     kSlot,
     kWrapped,  // number, by wrapped_number()
     kFloat,    // number, as a double
-    kDevice,   // the program's
-    kInts,     // `ints`, some from slots
+    kDevice,
+    kInts,  // `ints`, some from slots
     kList,
   };
   enum class ListKind : std::uint8_t { kTensors, kOptionalTensors, kFloats, kBools, kNumbers };

@@ -29,8 +29,8 @@ bool draws(const GraphCall& call);
 // Changes arguments as model.eval() does. Returns true if it changed any.
 bool switch_to_evaluation(GraphCall& call);
 
-// Node that draws random numbers -> their key. The key depends on the module's path and on the
-// node's position among such nodes there, but not on the division of the graph.
+// Node that draws random numbers -> their key. It depends on the module's path and on the node's
+// position among such nodes there, but not on the division of the graph.
 std::unordered_map<int, std::uint64_t> random_names(const GraphModule& module,
                                                     const std::vector<GraphOperator>& added);
 

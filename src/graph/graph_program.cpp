@@ -28,7 +28,7 @@ namespace {
 
 std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
-// kSkipped nodes do not run. They compare dtypes with the export's, which autocast may change.
+// kSkipped nodes do not run. They compare dtypes, which autocast may change.
 constexpr std::string_view kStrided = "aten.as_strided.default";
 constexpr std::string_view kSkipped = "aten._assert_tensor_metadata.default";
 

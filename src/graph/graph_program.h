@@ -6,8 +6,7 @@
 //    scope, nodes draw from the default generator in order, as in Python.
 // 2. A value is released after its last use.
 // 3. Nodes do not run if sizes give their results.
-// 4. Device literals are replaced by the device of the first held tensor, or otherwise of the first
-//    tensor read.
+// 4. A device in the graph becomes that of the first held tensor, or else of the first tensor read.
 // 5. In-place nodes write to the caller's tensors. A recomputed layer runs again on copies of its
 //    buffers (recomputation.h), so running statistics change once per microbatch.
 //

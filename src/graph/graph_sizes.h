@@ -44,7 +44,7 @@ class GraphSizes {
   struct Read {
     std::string name;
     std::int64_t num_dims = -1;  // -1 for a symbolic number
-    std::string dtype;           // of a batch input
+    std::string dtype;           // only for a batch input
     std::optional<at::ScalarType> type;
   };
 

@@ -106,7 +106,7 @@ bool min_whole(std::int64_t a, std::int64_t b, std::int64_t* least) {
 }
 double max_real(double a, double b) { return a > b ? a : b; }
 double min_real(double a, double b) { return a < b ? a : b; }
-// Python rejects float overflow and 0 to a negative power. Roots of negative numbers are complex.
+// Throws where Python throws (overflow, 0 to a negative power) or returns a complex root.
 double power_real(double a, double b) {
   const double power = std::pow(a, b);
   if (!std::isfinite(power) && std::isfinite(a) && std::isfinite(b))
@@ -130,7 +130,6 @@ IValue compare(const Numbers& numbers) {
   return Compare()(real(a), real(b));
 }
 
-// Two bools give a bool.
 template <typename Combine>
 IValue combine(const Numbers& numbers) {
   const IValue &a = at_least(numbers, 0), &b = at_least(numbers, 1);

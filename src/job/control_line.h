@@ -1,6 +1,6 @@
 // A connection that shows the job's server that a process is alive, and reports the job's first
-// failure to the process. A process whose line ends without finish(), or is silent for longer than
-// the heartbeat, is lost, and so is such a server. Thread-safe.
+// failure to the process. If it ends without finish(), or is silent for longer than the heartbeat,
+// the process is lost. Processes judge the server by the same rule. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -28,8 +28,8 @@ struct ControlLineOptions {
   std::function<void(const JobFailure&)> on_failure;
   // Optional. Called on the line's thread.
   std::function<void(const std::string&)> on_warning;
-  // The processes of this machine. One of them reports a lost server, because other machines'
-  // output may not be seen here.
+  // The processes of this machine. One of them reports a lost server, because reports of other
+  // machines may not be seen here.
   int first_here = 0;
   int num_here = 1 << 20;
 };

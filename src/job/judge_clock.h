@@ -25,8 +25,8 @@ class SilenceClock {
   Clock::duration counted_{0};
 };
 
-// How often a process and the server send each other beats, and how often they check for them. A
-// process that checks less often than max_check_interval() was stopped.
+// How often a process and the server send each other heartbeats, and how often they check for them.
+// A process that checks less often than max_check_interval() was stopped.
 inline std::chrono::milliseconds beat_period(std::chrono::milliseconds heartbeat) {
   using std::chrono::milliseconds;
   return std::clamp(heartbeat / 5, milliseconds(5), milliseconds(1000));

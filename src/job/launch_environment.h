@@ -15,7 +15,7 @@ std::string to_text(Launcher launcher);
 // "torchrun has started", or "RANK and WORLD_SIZE name".
 std::string has_started(Launcher launcher);
 
-// With k ranks per process, process p runs ranks p k .. p k + k - 1, each on its own thread.
+// With k ranks per process, process p runs ranks p k .. p k + k - 1, one per thread.
 struct ProcessLayout {
   int num_processes = 1;
   int process = 0;

@@ -1,6 +1,6 @@
 // Decides which processes of a job are lost, from their control lines (control_line.h). A line that
-// ended early counts as lost after `grace`. Without grace it counts once all other processes have
-// sent their status, which the message quotes.
+// ended early counts as lost after `grace`. Without grace it counts once all others have sent their
+// status, which the message quotes.
 #pragma once
 
 #include <chrono>
@@ -35,8 +35,8 @@ class LineTable {
   void heard(int process, const std::string& status, Clock::duration counted);
   void finish(int process) { lines_.erase(process); }
   void end(int process, Clock::time_point now);
-  // True if a line has ended but does not yet count as lost. The server should then request the
-  // others' statuses.
+  // True if a line has ended but does not yet count as lost. The server should then request other
+  // statuses.
   bool has_suspect() const;
   std::optional<JobFailure> judge(Clock::time_point now, Clock::duration counted);
   JobFailure lost(int process, const std::string& how);

@@ -215,8 +215,8 @@ JobStore serve_by_file(const LaunchEnvironment& environment, Deadline deadline,
   return store;
 }
 
-// The private file may be left over from an earlier job, whose store may even still run. A store
-// counts only once all processes have met there.
+// The private file may be of an earlier job, whose store may even still run. A store counts only
+// once all processes have met there.
 class FileReader {
  public:
   FileReader(const LaunchEnvironment& environment, Deadline deadline, milliseconds timeout)
@@ -268,7 +268,7 @@ class FileReader {
       return true;
     } catch (const Error&) {
       if (Clock::now() >= deadline_) throw;
-      // We may have been connected to an earlier job. Wait for our job's file.
+      // Wait for our job's file, in case we were connected to an earlier job.
       const Deadline patience = std::min(deadline_, deadline_in(kAfterFailure));
       for (; Clock::now() < patience; std::this_thread::sleep_for(kPause)) {
         const auto text = read_private_file(path_);

@@ -32,7 +32,7 @@ class StoreClient {
   // This machine's address for others: "10.0.0.7".
   std::string own_host() const;
 
-  // Extra time for an answer; 30 seconds by default.
+  // Time for an answer beyond a call's timeout; 30 seconds by default.
   void set_reply_time(Milliseconds time);
   // From now on waits continue after a failure, so that processes can meet and save.
   void outlive_failure();

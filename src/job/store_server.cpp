@@ -32,12 +32,11 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMaxStrangers = 128;
 constexpr milliseconds kGreetedWithin{2000};
 // Above so many unsent bytes to a client, the server stops reading its requests (kMaxUnread) or
-// sending beats (kMaxUnreadBeats).
+// sending heartbeats (kMaxUnreadBeats).
 constexpr std::size_t kMaxUnread = kMaxFrame, kMaxUnreadBeats = std::size_t{1} << 16;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kPauseWhenFull{50};
 
-// A request that waits for keys.
 struct Wait {
   std::int64_t id = 0;
   bool is_get = false;
@@ -327,7 +326,7 @@ struct StoreServer::Impl {
     hello.finish();
     connection.line = line.process;
     finished.erase(line.process);
-    next_beat = Clock::now();  // the first line starts the beats
+    next_beat = Clock::now();  // the first control line starts the heartbeats
     const auto failure = lines.open(line, judge.counted());
     tell(connection, Packer()
                          .add(id)

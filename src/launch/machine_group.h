@@ -55,7 +55,7 @@ class MachineGroup {
   // Only on machine 0, after an attempt. `failed_process`: the first failure known to the server,
   // or -1.
   Verdict decide(const JobOutcome& here, int failed_process, bool restarts_left);
-  // Only on other machines. Returns std::nullopt if machine 0 is lost.
+  // Waits on other machines for machine 0's verdict. Returns std::nullopt if machine 0 is lost.
   std::optional<Verdict> hear(const JobOutcome& here);
 
  private:

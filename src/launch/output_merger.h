@@ -1,6 +1,6 @@
-// Forwards the processes' output to the terminal and to log files. Lines written within 100 ms are
-// not torn apart. Lines that start with "sluice: error: " or "sluice: warning: " are shown once,
-// even if several processes write them; logs contain everything.
+// Forwards the processes' output to the terminal and log files. Lines written within 100 ms are not
+// torn apart. Lines that start with "sluice: error: " or "sluice: warning: " are shown once, even
+// if several processes write them; logs contain everything.
 #pragma once
 
 #include <chrono>

@@ -130,7 +130,7 @@ void Supervisor::give_patience(Deadline now) {
 
 void Supervisor::escalate() {
   const Deadline now = Clock::now();
-  // After a loss, processes have nothing to save and end at once, so start their patience now.
+  // After a loss, processes have nothing to save, so start their time until SIGTERM now.
   const auto failure = server_ ? server_->failure() : std::nullopt;
   if (lost_elsewhere_ || (failure && failure->kind == ErrorKind::kPeer)) give_patience(now);
   const auto others_ended = [this](std::size_t index) {
@@ -219,7 +219,7 @@ JobOutcome Supervisor::outcome() const {
   } else if (child.exit_code > 128) {
     outcome.what = name_of(culprit) + " was ended by " + signal_text(child.exit_code - 128);
   }
-  // SIGTERM is our forwarded stop signal. It killed a process with nothing to save.
+  // SIGTERM is our forwarded stop signal, and killed a process with nothing to save.
   if (outcome.stopped && outcome.exit_code == 128 + SIGTERM) outcome.exit_code = 128 + stop_signal_;
   return outcome;
 }

@@ -1,8 +1,7 @@
 // Runs the processes of a job on this machine. They end with run() or with the launcher. SIGINT,
 // SIGTERM and SIGHUP within one second are one request to stop, forwarded as SIGTERM. A later one
-// kills everything. After a failure here, or a loss on any machine, the other processes have
-// `patience` until SIGTERM, and again until SIGKILL. A lost process is killed when all others have
-// ended.
+// kills everything. After a failure here, or a loss on any machine, other processes have `patience`
+// until SIGTERM, and again until SIGKILL. A lost process is killed when all others have ended.
 #pragma once
 
 #include <atomic>

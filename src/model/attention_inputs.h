@@ -5,7 +5,7 @@
 // in its window whose attention_mask is 1. Without attention_mask, it sees only its own document,
 // which starts where a position is not its predecessor plus one.
 //
-// Masks of a batch expire with its tensors. Only those of each thread's last microbatch are kept.
+// Masks expire with the batch's tensors. Only those of each thread's last microbatch are kept.
 #pragma once
 
 #include <ATen/core/Tensor.h>

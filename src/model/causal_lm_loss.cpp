@@ -24,7 +24,6 @@ namespace {
                            kIgnoredLabel)});
 }
 
-// x: logits, or the head's inputs
 void require_shapes(const std::string& what, const at::Tensor& x, const at::Tensor& labels_BL) {
   if (x.dim() == 3 && labels_BL.sizes() == x.sizes().slice(0, 2)) return;
   throw Error(ErrorKind::kUsage,

@@ -3,7 +3,7 @@
 //
 // Invariants:
 // 1. Each expert processes its tokens in order, and a token sums its experts' outputs by falling
-//    probability. Results are bitwise equal on every device and in every parallel layout.
+//    probability. Results are bitwise equal on every device and in every layout.
 // 2. An expert without tokens has zero gradients, so that its weights still decay.
 // 3. Tensor-parallel ranks compute the router and all experts on all rows. Their gradients are
 //    equal and must not be summed.

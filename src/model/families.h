@@ -32,7 +32,7 @@ struct InitialValues {
   std::int64_t padding_row = -1;                       // -1 if none
   double norm = 1.0;
 };
-// transformers uses 0.02 if initializer_range is 0.
+// Returns 0.02 for 0, as transformers does.
 double initializer_std(double initializer_range);
 
 LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const LayerOptions& options,
@@ -43,7 +43,7 @@ void freeze_as(const LayerInfo& info, LayerSpec& spec);
 inline std::vector<at::Tensor> as_written(at::Tensor hidden) { return {std::move(hidden)}; }
 inline std::vector<at::Tensor> as_written(std::vector<at::Tensor> written) { return written; }
 
-// Makes `spec` run the modules that `make` creates. A module's forward() takes the tensors of
+// Makes `spec` run the modules that `make` creates. forward() takes the tensors of
 // LayerSpec::reads, and returns a tensor or a vector.
 template <typename Make>
 void set_module(LayerSpec& spec, Make make) {
@@ -66,7 +66,7 @@ LossValue fused_causal_lm_loss(const Values& outputs, const Values& batch);
 
 LossValue loss_of_head(const Values& outputs, const Values& batch);
 
-// Each `make_` argument makes a module for set_module(). make_block gets the block's number.
+// Each `make_` argument makes a module. make_block gets the block's number.
 template <typename MakeEmbedding, typename MakeBlock, typename MakeNorm>
 std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOptions& options,
                                        const InitialValues& initial, MakeEmbedding make_embedding,

@@ -257,7 +257,7 @@ class LayerMaker {
   }
 
   // Gradients of inputs that several layers read are summed within each layer first, so that
-  // recomputation and cuts do not change the sum.
+  // recomputation and cuts do not change them.
   static std::vector<std::size_t> places_of_shared(const GraphLayer& layer) {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -266,8 +266,8 @@ class LayerMaker {
     return places;
   }
 
-  // Inputs that the layer changes in place are copied, because the caller owns them and a layer may
-  // run twice.
+  // Inputs that the layer changes in place are copied: the caller owns them and a layer may run
+  // twice.
   std::vector<std::size_t> places_of_changed(const GraphLayer& layer) const {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)

@@ -12,7 +12,7 @@
 namespace sluice {
 
 // Makes the modules and batches of a kind of models. By default, a model's input comes from the
-// tokens, or from the field of a row that has its name (detail::graph_inputs()).
+// tokens or a row's field of its name (detail::graph_inputs()).
 class ModelMaker {
  public:
   virtual ~ModelMaker() = default;
