@@ -46,7 +46,7 @@ class FileSizeSignalHold {
   sigset_t signal_, before_;
 };
 
-// Retries calls that a signal interrupted, as happens on network and user-space file systems.
+// Retries calls that a signal interrupted, as on network and user-space file systems.
 template <class Call>
 int uninterrupted(const Call& call) {
   int result;

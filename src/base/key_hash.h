@@ -6,8 +6,7 @@
 
 namespace sluice {
 
-// The finalizer of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number
-// Generators", OOPSLA 2014), a bijection.
+// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), a bijection.
 constexpr std::uint64_t mix_bits(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;

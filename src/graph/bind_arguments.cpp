@@ -54,7 +54,6 @@ class Binding {
  public:
   explicit Binding(const ValueSlots& values) : values_(values) {}
 
-  // Returns std::nullopt if the type does not fit.
   std::optional<Bound> bind(const GraphArgument& argument, const c10::TypePtr& type,
                             std::optional<std::int32_t> length) const {
     if (const auto optional = type->cast<c10::OptionalType>()) {

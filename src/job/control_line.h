@@ -21,8 +21,8 @@ struct ControlLineOptions {
   std::vector<int> ranks;
   std::chrono::milliseconds heartbeat{5000};
   std::chrono::milliseconds connect_timeout{10'000};
-  // Optional. Returns what this process's ranks wait for: "rank 0 waits for 1RECV_B3 of step 4 from
-  // rank 2", or "". Called often, so it must not block.
+  // Optional. Returns what this process waits for: "rank 0 waits for 1RECV_B3 of step 4 from rank
+  // 2", or "". Called often, so it must not block.
   std::function<std::string()> status;
   // Called once, on the line's thread.
   std::function<void(const JobFailure&)> on_failure;

@@ -11,8 +11,7 @@ struct JobFailure {
   int rank = -1;  // the rank that failed, -1 if unknown
   ErrorKind kind = ErrorKind::kPeer;
   std::string message;  // full error text, without "sluice: error: "
-  // The process that prints the message, so that it appears only once. The server chooses a living
-  // one.
+  // The process that prints the message, so that it appears once. The server chooses a living one.
   int teller = 0;
 };
 

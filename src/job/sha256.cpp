@@ -59,7 +59,6 @@ Digest sha256(std::string_view message) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(message.data());
   std::size_t at = 0;
   for (; message.size() - at >= kBlock; at += kBlock) compress(state, bytes + at);
-  // Padding: a 1 bit, zeros, and the length in bits.
   std::array<unsigned char, 2 * kBlock> tail = {};
   const std::size_t rest = message.size() - at;
   for (std::size_t i = 0; i < rest; ++i) tail[i] = bytes[at + i];

@@ -77,7 +77,7 @@ class Norm : public torch::nn::Module {
   virtual ops::NormWeights weights() const = 0;
 };
 
-// Zhang, Sennrich: "Root Mean Square Layer Normalization", NeurIPS 2019.
+// Zhang, Sennrich, NeurIPS 2019.
 class RmsNorm : public Norm {
  public:
   // Multiplies by the weight in x's dtype, in float32, or by 1 + weight in float32.
