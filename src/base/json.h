@@ -91,8 +91,8 @@ class Json {
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   // Returns null if there is none.
   const Json& at(std::string_view key) const;
-  // Adds a missing member. Null becomes an object. Build large objects with add(), because this
-  // searches linearly.
+  // Adds a missing member. Null becomes an object. Build large objects with add(), because
+  // operator[] searches linearly.
   Json& operator[](std::string_view key);
   // The key must be new. Null becomes an object.
   Json& add(std::string key, Json value);

@@ -295,7 +295,7 @@ std::string shared_secret(const LaunchEnvironment& environment) {
            "'openssl rand -hex 32'");
   }
   if (environment.layout.process == 0) warn_of_short_secret(environment.secret);
-  // Other jobs and restarts get another secret, so this job refuses them.
+  // Other jobs and restarts get other secrets, so they cannot join this job.
   const std::string job = formatted("job {}, restart {}", environment.job, environment.restart);
   return hex(bytes_of(hmac_sha256(environment.secret, job)));
 }

@@ -167,7 +167,7 @@ struct StoreServer::Impl {
     // These processes ended before the poll, so we have read all their messages.
     for (const KnownEnd& end : known_ends) {
       if (finished.contains(end.process)) continue;
-      // A process with a control line would have reported the error there.
+      // Only a process without a control line printed its error itself.
       const bool has_reported = end.has_reported && !lines.knows(end.process);
       JobFailure failure = lines.lost(end.process, end.how);
       if (has_reported) failure.teller = end.process;

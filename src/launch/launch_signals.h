@@ -23,7 +23,7 @@ class LaunchSignals {
   std::optional<int> next(Deadline deadline);
   // Stops this process by SIGTSTP. Returns when it is continued.
   void stop_here();
-  // The signal mask before this object, which child processes need.
+  // The signal mask from before the constructor, which child processes need.
   const sigset_t& inherited() const { return before_; }
 
  private:
