@@ -4,7 +4,6 @@
 
 namespace sluice {
 
-// "Block" for "mine::BlockImpl".
 inline std::string short_class_name(const std::string& class_name) {
   const std::size_t scope = class_name.rfind("::");
   std::string name = scope == std::string::npos ? class_name : class_name.substr(scope + 2);

@@ -1,4 +1,4 @@
-// The instruction sets of the kernels.
+// The CPU instructions of sluice's kernels.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ enum class CpuLevel : std::uint8_t {
   kAvx512,  // AVX-512 F, VL, DQ and BW
 };
 
-// Throws Error(kUsage) unless the word is base, avx2 or avx512.
 CpuLevel parse_cpu_level(std::string_view word);
 
 CpuLevel processor_level();
 
-// The highest level that the processor has and SLUICE_CPU allows. Throws as parse_cpu_level().
+// The highest level that the processor has and $SLUICE_CPU allows. Throws Error(kUsage) for an
+// unknown word.
 CpuLevel cpu_level();
 
 }  // namespace sluice

@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// For tests: 1 lets ranks on one machine share a device. Collectives within a backward then need
-// one process per rank, because LibTorch's engine has one thread per device.
+// For tests: "1" lets ranks on one machine share a GPU. Collectives within a backward then need one
+// process per rank, because LibTorch's autograd engine has one thread per device.
 inline constexpr const char* kShareDeviceVariable = "SLUICE_SHARE_DEVICE";
 bool ranks_share_devices();
 
@@ -17,7 +17,7 @@ struct DriverDevice {
   std::int64_t bytes = 0;
 };
 
-// The devices that CUDA_VISIBLE_DEVICES leaves, in CUDA's order. Empty without a working driver.
+// The devices that CUDA_VISIBLE_DEVICES allows, in CUDA's order. Empty without a working driver.
 std::vector<DriverDevice> driver_devices();
 
 }  // namespace sluice

@@ -5,8 +5,7 @@
 
 namespace sluice::detail {
 
-// The number of letters to insert, remove or replace to turn one text into the other, ignoring
-// case.
+// Letters to insert, remove or replace to turn one text into the other, ignoring case.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace sluice::detail

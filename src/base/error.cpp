@@ -10,9 +10,9 @@
 namespace sluice {
 namespace {
 
-// Longer names are unlikely to be typing errors, and comparing them is slow.
+// Longer names get no "did you mean", which would be slow and is unlikely to fit.
 constexpr std::size_t kMaxNearName = 200;
-// A text without place and remedy may be the whole line of another Error.
+// An Error with another's whole line (what; where; remedy) has only a `what`.
 constexpr std::size_t kMaxLine = 3 * (kMaxShownText + 2);
 
 ErrorText made_printable(const ErrorText& text) {

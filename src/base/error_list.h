@@ -7,11 +7,10 @@
 
 namespace sluice {
 
-// Several failures found together, such as all wrong keys of a configuration. As an Error it is the
-// first failure.
+// Several failures found together, such as all wrong keys of a configuration. what() shows the
+// first.
 class ErrorList : public Error {
  public:
-  // Precondition: not empty.
   explicit ErrorList(std::vector<Error> errors)
       : Error(errors.front()), errors_(std::move(errors)) {}
   const std::vector<Error>& errors() const { return errors_; }

@@ -24,8 +24,8 @@ namespace {
 // Linux transfers at most 0x7ffff000 bytes per call. Smaller pieces react to signals sooner.
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
 
-// Writing beyond `ulimit -f` raises SIGXFSZ, which would end the process, and then fails with
-// EFBIG. This scope drops the signal.
+// Discards SIGXFSZ, which a write beyond `ulimit -f` raises before it fails with EFBIG, and which
+// would end the process.
 class FileSizeSignalHold {
  public:
   FileSizeSignalHold() {
@@ -46,7 +46,7 @@ class FileSizeSignalHold {
   sigset_t signal_, before_;
 };
 
-// Retries calls that a signal interrupted, as happens on network and user-space file systems.
+// Retries calls that a signal interrupted, as on network and user-space file systems.
 template <class Call>
 int uninterrupted(const Call& call) {
   int result;
@@ -240,7 +240,7 @@ void File::close() {
 
 namespace {
 
-// /proc reports size 0, and a file may grow.
+// Ignores the file's size: files in /proc report 0, and others may grow.
 std::string read_to_end(const std::string& path, std::size_t max_bytes, ErrorKind kind,
                         const std::function<ssize_t(char* buffer, std::size_t count)>& read_some) {
   std::string text;
@@ -364,7 +364,7 @@ std::string base_name(const std::string& path) {
 }
 
 std::string unique_suffix() {
-  // Random, because processes in different containers may have the same id.
+  // Random, because processes in different containers may have the same process id.
   std::random_device source;
   const std::uint64_t bits = (std::uint64_t{source()} << 32) | source();
   static constexpr char kDigits[] = "0123456789abcdef";

@@ -1,4 +1,4 @@
-// Files with errors that name the file, and the steps of an atomic publish. Threads may read a File
+// Files whose errors name the path, and the steps of an atomic publish. Threads may read a File
 // concurrently, but not write.
 #pragma once
 
@@ -28,10 +28,11 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
 
 class File {
  public:
-  // All errors about the file have kind `kind`. A Git LFS pointer is an error by default.
+  // Errors about the file have kind `kind`. A Git LFS pointer (a text in place of the content) is
+  // an error by default.
   static File open(const std::string& path, ErrorKind kind = ErrorKind::kInput,
                    Links links = Links::kFollow, LfsPointers pointers = LfsPointers::kRefuse);
-  // An existing file or link is an error. The umask decides the mode.
+  // Throws if `path` exists, even as a broken link. The umask decides the mode.
   static File create(const std::string& path, ErrorKind kind = ErrorKind::kCheckpoint);
 
   File(File&& other) noexcept;
@@ -46,7 +47,7 @@ class File {
   std::size_t read_some(void* buffer, std::size_t count, std::uint64_t offset) const;
   void write(const void* buffer, std::size_t count, std::uint64_t offset);
   void sync();
-  // Reports errors of delayed writes.
+  // Throws if a delayed write has failed.
   void close();
 
  private:
@@ -67,12 +68,12 @@ std::string read_text(const std::string& path, std::size_t max_bytes,
 std::string read_text_or_pipe(const std::string& path, std::size_t max_bytes, ErrorKind kind);
 inline constexpr std::chrono::seconds kLongestPause{2};
 
-// Creates and syncs a file, but not atomically.
+// Creates and syncs a file. Not atomic: a crash may leave a part.
 void write_text(const std::string& path, const std::string& text);
 
 int write_all(int descriptor, std::string_view text);
-// Atomically replaces `path` through a temporary file. Returns 0, or an errno with `path`
-// unchanged. The umask decides the default mode.
+// Atomically replaces `path`. Returns 0, or an errno with `path` unchanged. The umask decides the
+// default mode.
 int replace_file(const std::string& path, std::string_view text, std::optional<mode_t> mode = {});
 
 // Makes renames and creations in `directory` durable.
@@ -80,8 +81,8 @@ void sync_directory(const std::string& directory);
 void rename_path(const std::string& from, const std::string& to);
 std::string parent_directory(const std::string& path);
 std::string base_name(const std::string& path);
-// Returns 16 random hexadecimal digits for the names of temporary files, jobs and runs. If two runs
-// had one name, a save of one could remove checkpoints of the other.
+// 16 random hexadecimal digits to name temporary files, jobs and runs. Runs of one name could
+// remove each other's checkpoints.
 std::string unique_suffix();
 
 }  // namespace sluice

@@ -1,8 +1,8 @@
-// formatted("rank {} of {}", rank, num_ranks), a subset of std::format, which g++ 12 lacks. It has
-// another name, because calls with a std::string would also find std::format.
+// formatted("rank {} of {}", rank, num_ranks), a subset of std::format, which g++ 12 lacks. Its
+// name differs, because calls with a std::string would also find std::format.
 //
 // "{}" is the next value, an integer or text; "{{" and "}}" are braces. Patterns are checked at
-// compile time. Doubles, bools and characters do not compile, because their text is ambiguous. See
+// compile time. Doubles, bools and characters do not compile, because their text is ambiguous: use
 // fixed() and shortest() (base/text.h).
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace sluice {
 namespace detail {
 
-// Throws at an unmatched brace, which is a compile error in a constant.
+// Throws at an unmatched brace: a compile error if the pattern is a constant.
 constexpr std::size_t num_values(std::string_view pattern) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < pattern.size(); ++i) {

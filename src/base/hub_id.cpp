@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Common local folder names, which are no owners on the Hub.
+// Local folder names, which own no models on the Hugging Face Hub.
 constexpr std::array kFolders = {"models",     "model", "outputs", "output", "checkpoints",
                                  "checkpoint", "data",  "runs",    "tmp"};
 constexpr std::array kFileEndings = {".json", ".pt2", ".pt", ".safetensors", ".toml", ".gguf"};

@@ -122,7 +122,7 @@ const Json& Json::at(std::string_view key) const {
 Json& Json::operator[](std::string_view key) {
   if (is_null()) value_.emplace<Object>();
   if (const Json* value = find(key)) return const_cast<Json&>(*value);
-  members();  // throws unless it is an object
+  members();  // throws unless an object
   Object& object = std::get<Object>(value_);
   return object.members.insert(place_of(object, key), {std::string(key), {}})->value;
 }
@@ -147,7 +147,7 @@ void Json::update(const Json& other) {
 
 Json& Json::push_back(Json value) {
   if (is_null()) value_.emplace<List>();
-  list();  // throws unless it is a list
+  list();  // throws unless a list
   return std::get<List>(value_).emplace_back(std::move(value));
 }
 

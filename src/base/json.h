@@ -1,4 +1,4 @@
-// A JSON value. Parsed objects (strict_json.h) have sorted members, others keep insertion order.
+// A JSON value. Objects parsed by strict_json.h have sorted members, others keep insertion order.
 // Accessors throw Error(kInternal) for a value of another type.
 #pragma once
 
@@ -34,10 +34,10 @@ class Json {
   Json(const char* text);
   Json(std::string text);
   Json(std::string_view text);
-  Json(const void*) = delete;                   // would convert to bool
+  Json(const void*) = delete;                   // a pointer would convert to bool
   Json(std::initializer_list<Member> members);  // {{"name", 1}, {"other", "text"}}
   template <typename T>
-  Json(const std::optional<T>& value) : Json() {  // null for std::nullopt
+  Json(const std::optional<T>& value) : Json() {
     if (value) *this = Json(*value);
   }
   // A list, or an object if the range is a map.
@@ -67,7 +67,7 @@ class Json {
   bool is_boolean() const;
   bool is_number() const;
   bool is_number_integer() const;
-  bool is_number_unsigned() const;  // parsed or built as unsigned
+  bool is_number_unsigned() const;
   bool is_string() const;
   bool is_array() const;
   bool is_object() const;
@@ -82,7 +82,7 @@ class Json {
   const List& list() const;
   const Members& members() const;
 
-  // Size of a list or an object, 0 for null, otherwise 1.
+  // Elements of a list or object, 0 for null, otherwise 1.
   std::size_t size() const;
   bool empty() const { return size() == 0; }
 
@@ -91,8 +91,8 @@ class Json {
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   // Returns null if there is none.
   const Json& at(std::string_view key) const;
-  // Adds a missing member. Null becomes an object. Build large objects with add(), because this
-  // searches linearly.
+  // Adds a missing member. Null becomes an object. Build large objects with add(), because
+  // operator[] searches linearly.
   Json& operator[](std::string_view key);
   // The key must be new. Null becomes an object.
   Json& add(std::string key, Json value);
@@ -103,11 +103,11 @@ class Json {
   // Compares numbers by value, not type.
   bool operator==(const Json& other) const;
 
-  // Invalid UTF-8 becomes U+FFFD.
+  // Replaces invalid UTF-8 by U+FFFD.
   std::string dump(int indent = -1) const;
-  // std::nullopt if a text is invalid UTF-8.
+  // Returns std::nullopt for invalid UTF-8.
   std::optional<std::string> dump_valid() const;
-  // In ASCII, for messages.
+  // Returns ASCII, for messages.
   std::string shown() const;
 
  private:

@@ -11,16 +11,16 @@ namespace sluice {
 struct JsonFault {
   std::size_t byte = 0;  // where reading ended, from 1
   std::string reason;
-  bool is_too_large = false;  // exceeds the range of double
+  bool is_too_large = false;  // a number exceeds the range of double
 };
 
-// Return false to stop reading.
+// Callbacks return false to stop reading.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
   virtual bool null() = 0;
   virtual bool boolean(bool value) = 0;
-  virtual bool number_integer(std::int64_t value) = 0;  // negative
+  virtual bool number_integer(std::int64_t value) = 0;  // only negative values
   virtual bool number_unsigned(std::uint64_t value) = 0;
   virtual bool number_float(double value) = 0;
   virtual bool string(std::string& text) = 0;

@@ -31,7 +31,7 @@ class EventForwarder final : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t byte, const std::string&,
                    const nlohmann::json::exception& error) override {
-    // Removes the library's prefix "[json.exception.parse_error.101] parse error at ...: " or
+    // Removes the library's prefix: "[json.exception.parse_error.101] parse error at ...: ",
     // "[json.exception.out_of_range.406] ".
     const bool is_too_large = dynamic_cast<const nlohmann::json::out_of_range*>(&error) != nullptr;
     std::string reason = error.what();
@@ -66,8 +66,7 @@ WrittenJson written(const Json& value) {
   return nullptr;
 }
 
-// Length of the first character if it controls a terminal (base/printable.h) and JSON allows it
-// unescaped, else 0.
+// Length of the first character if it controls a terminal and JSON allows it unescaped, else 0.
 std::size_t steering_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -91,7 +90,7 @@ std::size_t steering_length(std::string_view text) {
   }
 }
 
-// Terminal controls occur only in strings, where \uXXXX has the same value.
+// Escapes terminal controls as \uXXXX. They occur only in strings.
 std::string with_escapes(std::string json) {
   const auto begins_one = [](char c) {
     return c == '\x7f' || c == '\xc2' || c == '\xd8' || c == '\xe2';

@@ -1,5 +1,4 @@
-// Turns the key of a random stream into its initial bits. Changing these functions changes the
-// results of every run.
+// Turns a random stream's key into its initial bits. Changes here change the results of every run.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +6,7 @@
 
 namespace sluice {
 
-// The finalizer of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number
-// Generators", OOPSLA 2014), a bijection.
+// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), a bijection.
 constexpr std::uint64_t mix_bits(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
@@ -23,7 +21,7 @@ constexpr std::uint64_t absorb(std::uint64_t hash, std::uint64_t value) {
   return mix_bits((hash ^ value) + 0x9e3779b97f4a7c15ULL);
 }
 
-// Mixes FNV-1a, whose high bits are poor for short names.
+// FNV-1a, mixed because its high bits are poor for short names.
 constexpr std::uint64_t hash_name(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;

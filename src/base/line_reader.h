@@ -15,7 +15,7 @@ namespace sluice {
 class LineReader {
  public:
   struct Line {
-    // Without '\n'. Empty if too long. Valid until the next call of next().
+    // The line without '\n', empty if too long. Valid until the next call of next().
     std::string_view text;
     bool has_end = false;
     bool is_too_long = false;
@@ -27,9 +27,10 @@ class LineReader {
   LineReader(const File& file, std::size_t max_bytes, ErrorKind kind = ErrorKind::kInput);
   static LineReader of_stdin(std::size_t max_bytes);
 
-  // std::nullopt at the end. Throws Error(kind) for a line longer than max_bytes + kMostSkipped.
+  // Returns std::nullopt at the end. Throws Error(kind) for a line longer than max_bytes +
+  // kMostSkipped.
   std::optional<Line> next();
-  // Returns the next line's text. Throws for every line longer than max_bytes.
+  // Throws for every line longer than max_bytes.
   std::optional<std::string_view> next_text();
   // "FILE:LINE" of the last line that next() returned.
   std::string where() const;

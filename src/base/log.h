@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// "debug", "info", "warning", "error". log_level() throws Error(kUsage) for other words.
+// log_level() throws Error(kUsage) for unknown words.
 std::string_view to_text(LogLevel level);
 LogLevel log_level(std::string_view name);
 

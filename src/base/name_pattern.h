@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Patterns such as "*.bias". `*` matches any characters, including dots.
+// `*` matches any characters, including dots: "*.bias".
 bool matches_pattern(std::string_view pattern, std::string_view name);
 bool matches_any(const std::vector<std::string>& patterns, std::string_view name);
 

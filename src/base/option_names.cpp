@@ -10,7 +10,7 @@ std::string with_names(std::string_view text, const NameOfOption& name_of) {
     if (close == text.npos) return result.append(text.substr(begin));
     const std::string name = name_of(text.substr(open + 1, close - open - 1));
     result.append(text.substr(begin, open - begin));
-    // This was not an option, so its closing backquote may open another one.
+    // The text was no option, so its closing backquote may open another one.
     result.append(name.empty() ? text.substr(open, close - open) : std::string_view(name));
     begin = name.empty() ? close : close + 1;
   }

@@ -1,5 +1,5 @@
-// The library writes option names such as `num_microbatches` in backquotes. A command replaces them
-// by its own, such as --microbatches.
+// The library writes option names such as `num_microbatches` in backquotes. A command replaces
+// them, here by --microbatches.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Returns the command's name of an option, or "" if it has none.
+// Returns "" for an option that the command lacks.
 using NameOfOption = std::function<std::string(std::string_view option)>;
 
 // Options without a name keep their backquotes.

@@ -54,7 +54,7 @@ double > || std::same_as<typename detail::PackedElement<T>::Type, std::string>;
 
 class Packer {
  public:
-  // Precondition: no integer is above 2^63 - 1.
+  // Integers must be below 2^63.
   template <Packable T>
   Packer& add(const T& value) {
     bytes_ += detail::packed_tag<T>();
@@ -91,7 +91,6 @@ class Packer {
 
 class Unpacker {
  public:
-  // `where` appears in errors ("end of step, from rank 2").
   Unpacker(std::string bytes, std::string where)
       : bytes_(std::move(bytes)), where_(std::move(where)) {}
 

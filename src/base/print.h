@@ -1,4 +1,4 @@
-// Commands print only through these functions, so that foreign text cannot control the terminal.
+// Commands print only by these functions, so that text from files cannot control the terminal.
 #pragma once
 
 #include <string_view>
@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-// Filters the text by printable_lines().
+// Applies printable_lines().
 void print(std::string_view text, Colors colors = Colors::kReplace);
-// Prints bytes unchanged, for programs. They must not contain raw foreign text.
+// Prints bytes unchanged, for programs. They must not contain raw text from files.
 void print_exact(std::string_view text);
 
 }  // namespace sluice

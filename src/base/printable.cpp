@@ -97,7 +97,7 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   for (std::size_t begin = 0; begin < line.size();) {
     const std::size_t end = std::min(line.find(' ', begin), line.size());
     std::string_view word = std::string_view(line).substr(begin, end - begin);
-    // A part of an Error may already be cut to the limit and end in ';'. Do not cut it again.
+    // A word of an Error's line may already be cut to the limit, before ';'. Do not cut it again.
     const bool ends_part = word.ends_with(';');
     if (ends_part) word.remove_suffix(1);
     const bool is_path = word.find('/') != std::string_view::npos;

@@ -1,5 +1,5 @@
-// Makes unknown text safe to print, without terminal controls. Error and print() apply this;
-// warnings must call it for values that they quote.
+// Removes terminal controls from unknown text. Error and print() do so; warnings must do it for
+// values that they quote.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ inline constexpr std::size_t kMaxShownWord = 100;
 inline constexpr std::size_t kMaxShownPath = 250;
 inline constexpr std::size_t kMaxShownText = 800;
 
-// Returns one line of at most max_bytes. Controls become '?', invalid UTF-8 becomes U+FFFD, and
-// long words are cut. Printable text stays unchanged.
+// Returns one line of at most max_bytes. Terminal controls become '?', invalid UTF-8 becomes
+// U+FFFD, and long words are cut.
 std::string printable(std::string_view text, std::size_t max_bytes = kMaxShownText);
 
 // Keeps lines and tabs. Replaces other terminal controls, also those of Unicode, by '?'.

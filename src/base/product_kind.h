@@ -9,14 +9,13 @@ inline constexpr const char* kProductsVariable = "SLUICE_PRODUCTS";
 
 enum class ProductKind : std::uint8_t {
   kOwn,
-  kLibtorch,  // from LibTorch's BLAS, or LibTorch itself
+  kLibtorch,  // by LibTorch, or by its BLAS
 };
 
-// Throws Error(kUsage) unless the word is own or libtorch.
 ProductKind parse_product_kind(std::string_view word);
 
-// The kind that SLUICE_PRODUCTS names. The default is kOwn where it is faster: on AMD processors
-// with AVX-512. Throws as parse_product_kind() and cpu_level().
+// The kind that $SLUICE_PRODUCTS names. The default is kOwn (sluice's kernels) where it is faster:
+// on AMD processors with AVX-512. Throws Error(kUsage) for unknown words.
 ProductKind product_kind();
 
 }  // namespace sluice

@@ -26,10 +26,10 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// The reference implementation's limit, against hostile lengths.
+// The reference package's limit, against hostile lengths.
 inline constexpr std::uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-// 0 for an unknown dtype.
+// Returns 0 for an unknown dtype.
 int safetensors_dtype_bits(std::string_view dtype);
 
 // `data_bytes` follow the JSON in the file. Throws Error(kInput) at "file, tensor 'name'". Rejects
@@ -38,11 +38,11 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
                                            const std::string& file);
 
 // Sorts and places entries as the reference package does: by dtype, wider ones first, then by name.
-// This aligns every tensor. Precondition: known dtypes.
+// This aligns every tensor. Dtypes must be known.
 void lay_out(SafetensorsHeader& header);
 
-// Pads with spaces so that length prefix and JSON are a multiple of 8 bytes. Precondition: a valid
-// header.
+// Pads with spaces so that length prefix and JSON are a multiple of 8 bytes. The header must be
+// valid.
 std::string to_json(const SafetensorsHeader& header);
 
 }  // namespace sluice

@@ -152,7 +152,7 @@ class HeaderHandler final : public JsonEvents {
     if (++depth_ > kMaxDepth) refuse_header(file_, "the header is nested deeper than 127 levels");
   }
 
-  // Ends skipping after the whole value of an unknown field. Also handles "__metadata__": null.
+  // Stops skipping at the end of an unknown field's value. Also called for "__metadata__": null.
   bool value_done() {
     if (skipping()) {
       if (depth_ == skip_from_) skip_from_ = -1;
@@ -230,7 +230,7 @@ class HeaderHandler final : public JsonEvents {
   State state_ = State::kStart;
   Field field_ = Field::kUnknown;
   int depth_ = 0;
-  int skip_from_ = -1;  // depth of the skipped value; -1: not skipping
+  int skip_from_ = -1;  // depth of the value being skipped, or -1
   bool has_metadata_ = false;
   std::string metadata_key_;
   SafetensorsEntry entry_;
@@ -247,7 +247,7 @@ void refuse_header(const std::string& file, const std::string& what, const std::
 }
 
 SafetensorsHeader read_header_json(std::string_view json, const std::string& file) {
-  // The JSON library skips a byte order mark, but the format has none.
+  // The format has no byte order mark, but the JSON library would skip it.
   if (json.substr(0, 3) == "\xEF\xBB\xBF") {
     refuse_header(file, "the header starts with a byte order mark");
   }

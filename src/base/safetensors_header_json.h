@@ -19,8 +19,7 @@ inline constexpr const char* kDamagedRemedy = "the file is damaged: copy or down
 [[noreturn]] void refuse_header(const std::string& file, const std::string& what,
                                 const std::string& name = {});
 
-// Checks the three fields and the dtype of each tensor, but not offsets and shapes. Throws as
-// parse_safetensors_header().
+// Checks each tensor's three fields and dtype, but not offsets and shapes. Throws Error(kInput).
 SafetensorsHeader read_header_json(std::string_view json, const std::string& file);
 
 struct ReadHeader {

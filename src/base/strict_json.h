@@ -1,4 +1,3 @@
-// Parses JSON from users' files.
 #pragma once
 
 #include <cstddef>

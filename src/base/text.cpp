@@ -87,7 +87,7 @@ std::string needed_bytes(std::int64_t bytes) {
     ++unit;
   }
   if (unit == 0) return std::to_string(bytes) + "B";
-  // Avoids overflow.
+  // `bytes * 100` could overflow.
   const std::int64_t hundredths =
       bytes / factor * 100 + (bytes % factor * 100 + factor - 1) / factor;
   return formatted("{}.{}{}{}", hundredths / 100, hundredths % 100 / 10, hundredths % 10,

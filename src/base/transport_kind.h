@@ -2,8 +2,8 @@
 
 namespace sluice {
 
-// kAuto means kThreads within one process. Otherwise it means NCCL if every rank has its own
-// process and GPU, else Gloo.
+// kAuto: kThreads within one process, NCCL if every rank has its own process and GPU, otherwise
+// Gloo.
 enum class TransportKind { kAuto, kThreads, kGloo, kNccl };
 
 }  // namespace sluice

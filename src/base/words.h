@@ -27,7 +27,6 @@ std::vector<std::string> words_in(const Words<Enum>& table) {
   return words;
 }
 
-// Precondition: the table has the word.
 template <typename Enum>
 Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   for (const auto& [text, meaning] : table) {
@@ -36,7 +35,7 @@ Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   return {};
 }
 
-// For a word that a user wrote at `where`. Throws Error(kUsage) "unknown <noun> '..'" with the
+// Parses a word that a user wrote at `where`. Throws Error(kUsage) "unknown <noun> '..'" with the
 // nearest word.
 template <typename Enum>
 Enum parse_word(const Words<Enum>& table, const std::string& word, const std::string& noun,

@@ -35,7 +35,6 @@ Bound of_kind(Bound::Kind kind) {
   return bound;
 }
 
-// Returns a literal number, or nullopt.
 std::optional<c10::IValue> written_number(const GraphArgument& argument) {
   switch (argument.kind) {
     case Kind::kInt:
@@ -55,7 +54,6 @@ class Binding {
  public:
   explicit Binding(const ValueSlots& values) : values_(values) {}
 
-  // Returns nullopt if the type does not fit.
   std::optional<Bound> bind(const GraphArgument& argument, const c10::TypePtr& type,
                             std::optional<std::int32_t> length) const {
     if (const auto optional = type->cast<c10::OptionalType>()) {
@@ -185,7 +183,7 @@ class Binding {
     }
   }
 
-  // A LibTorch stack holds these as integers.
+  // LibTorch's stack holds a dtype, layout or memory format as an integer.
   static std::optional<Bound> bind_word(const GraphArgument& argument) {
     const auto as_integer = [](const auto& found) -> std::optional<Bound> {
       if (!found) return std::nullopt;

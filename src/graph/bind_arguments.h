@@ -12,14 +12,14 @@ namespace sluice::detail {
 
 struct ValueSlots {
   const GraphModule& module;
-  const std::unordered_map<int, int>& slots;  // by value
+  const std::unordered_map<int, int>& slots;  // graph value -> slot
 };
 
-// Throws Error(kInput) at `call.place` for unknown, missing or mistyped arguments.
+// Throws Error(kInput) at `call.place` for an unknown, missing or mistyped argument.
 void bind_arguments(const GraphNode& node, const ValueSlots& values,
                     const c10::FunctionSchema& schema, GraphCall& call);
 
-// Binds without a schema.
+// For functions without a schema.
 void bind_as_written(const GraphNode& node, const ValueSlots& values, GraphCall& call);
 
 }  // namespace sluice::detail

@@ -61,7 +61,8 @@ void check_weight_norm(const GraphCall& call, GraphFrame& frame) {
 
 struct Recurrent {
   at::Tensor input;
-  at::Tensor hidden, cell;  // before the first token; only an LSTM has its own cell state
+  at::Tensor hidden,
+      cell;  // states before the first token; only an LSTM's `cell` differs from `hidden`
   std::vector<at::Tensor> weights;
   std::int64_t num_gates = 1;
 };
@@ -145,9 +146,8 @@ void check_ctc(const GraphCall& call, GraphFrame& frame) {
               ", but there are ", classes, " classes");
 }
 
-// LibTorch lets a view reach any element of the storage. We only allow the tensor's own elements.
-// The tensor must have its strides from export, because the call's sizes and strides were recorded
-// for them. With other strides they would select other elements.
+// A view may reach only the tensor's own elements; LibTorch allows any of the storage. The tensor
+// must have its strides from export, because the view's strides were recorded for them.
 void check_strided(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor self = arguments.tensor(0);

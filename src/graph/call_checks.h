@@ -8,7 +8,7 @@
 
 namespace sluice::detail {
 
-// Returns nullptr if LibTorch's own checks, which throw c10::Error, suffice for "aten::lstm".
+// Returns an operator's check. nullptr: LibTorch's own checks, which throw c10::Error, suffice.
 GraphCall::Check find_call_check(std::string_view name);
 
 }  // namespace sluice::detail

@@ -48,7 +48,6 @@ std::vector<KnownInput> known_inputs(const GraphModule& module, const InputSizes
   return known;
 }
 
-// Lists the inputs whose sizes use one of the symbols, for messages.
 std::string inputs_with(const std::set<std::string>& symbols,
                         const std::vector<KnownInput>& known) {
   std::vector<std::string> texts;

@@ -53,7 +53,7 @@ const c10::IValue& value_of(const BoundArgument& argument, GraphFrame& frame) {
                                                          : frame.at(argument.slot);
 }
 
-// An argument in the operator's C++ type, with the temporaries of the call.
+// An argument in the operator's C++ type, with the call's temporaries.
 template <typename T>
 struct Typed;
 

@@ -1,4 +1,4 @@
-// Calls frequent operators through their C++ functions, without a stack.
+// Calls frequent operators by their C++ functions, without the stack of a boxed call.
 #pragma once
 
 #include <ATen/core/operator_name.h>

@@ -9,7 +9,7 @@
 
 namespace sluice::detail {
 
-// All return nullopt for names that torch does not have.
+// All return std::nullopt for unknown names.
 std::optional<at::ScalarType> scalar_type(std::string_view name);
 std::optional<at::Layout> layout(std::string_view name);
 std::optional<at::MemoryFormat> memory_format(std::string_view name);

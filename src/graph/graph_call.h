@@ -1,4 +1,4 @@
-// One executable node of an exported graph. It is immutable, and each run has its own frame, with a
+// A node of an exported graph, ready to run. It is immutable. Each run has its own frame, with a
 // slot for every value that is not constant: tensors, and symbolic numbers as int, double or bool.
 #pragma once
 
@@ -26,22 +26,21 @@ struct GraphFrame {
   c10::IValue& at(int slot) { return slots[static_cast<std::size_t>(slot)]; }
 };
 
-// An argument in the operator's type.
 struct BoundArgument {
   enum class Kind : std::uint8_t {
-    kConstant,  // `constant`
-    kSlot,      // value of the slot
-    kWrapped,   // number, as wrapped_number()
-    kFloat,     // number, as a double
-    kDevice,    // device of the program
-    kInts,      // `ints`, some from slots
-    kList,      // `elements`
+    kConstant,
+    kSlot,
+    kWrapped,  // number, by wrapped_number()
+    kFloat,    // number, as a double
+    kDevice,
+    kInts,  // `ints`, some from slots
+    kList,
   };
   enum class ListKind : std::uint8_t { kTensors, kOptionalTensors, kFloats, kBools, kNumbers };
 
   Kind kind = Kind::kConstant;
   ListKind list_kind = ListKind::kTensors;
-  bool is_last_use = false;  // kSlot: no later argument reads the slot
+  bool is_last_use = false;  // no later argument reads the slot
   int slot = -1;
   c10::IValue constant;
   std::vector<std::int64_t> ints;
@@ -66,8 +65,8 @@ struct GraphCall {
   bool is_random = false;
   std::uint64_t random_name = 0;
   std::vector<BoundArgument> arguments;
-  // Slots of the results, -1 if no node reads them. A list result has one slot per tensor, and its
-  // length is in `list_sizes`. Other results have -1 there.
+  // Slot of each result, -1 if no node reads it. A list has a slot per tensor, and its length in
+  // `list_sizes`, where other results have -1.
   std::vector<int> results;
   std::vector<int> list_sizes;
   std::vector<int> releases;  // slots that no later call reads
@@ -83,7 +82,8 @@ struct GraphCall {
 at::Tensor wrapped_number(const c10::IValue& number);
 
 void run_boxed(const GraphCall& call, GraphFrame& frame);
-// The math attention (archive/graph_rewrites.h), with the exported operator's autocast.
+// The attention of plain operators (archive/graph_rewrites.h), with the exported operator's
+// autocast.
 void run_math_attention(const GraphCall& call, GraphFrame& frame);
 void run_added(const GraphCall& call, GraphFrame& frame);
 void run_number(const GraphCall& call, GraphFrame& frame);

@@ -26,11 +26,11 @@ bool may_draw(std::string_view target, const std::vector<GraphOperator>& added);
 // False if constant arguments rule out random numbers, as for dropout outside training.
 bool draws(const GraphCall& call);
 
-// Changes the arguments as model.eval() does. Returns true if it changed any.
+// Changes arguments as model.eval() does. Returns true if it changed any.
 bool switch_to_evaluation(GraphCall& call);
 
-// Random node -> key of its random numbers. The key depends on the module's path and on the node's
-// position among the random nodes there, but not on the division of the graph.
+// Node that draws random numbers -> their key. It depends on the module's path and on the node's
+// position among such nodes there, but not on the division of the graph.
 std::unordered_map<int, std::uint64_t> random_names(const GraphModule& module,
                                                     const std::vector<GraphOperator>& added);
 

@@ -28,7 +28,7 @@ namespace {
 
 std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
-// kSkipped nodes do not run. They compare dtypes from export, which autocast may change.
+// kSkipped nodes do not run. They compare dtypes, which autocast may change.
 constexpr std::string_view kStrided = "aten.as_strided.default";
 constexpr std::string_view kSkipped = "aten._assert_tensor_metadata.default";
 
@@ -65,7 +65,7 @@ class LastUses {
     argument.is_last_use =
         argument.kind == BoundArgument::Kind::kSlot && !is_read_[index(argument.slot)];
     is_read_[index(argument.slot)] = true;
-    // Boxed calls move the value out of its slot.
+    // Boxed calls move the value out of its slot, direct calls do not.
     if (argument.is_last_use && call.is_direct) call.releases.push_back(argument.slot);
   }
 
@@ -307,7 +307,7 @@ class GraphProgramBuilder {
   const GraphModule& module_;
   const std::vector<GraphOperator>& added_;
   const GraphModuleFacts& facts_;
-  std::unordered_map<int, int> slots_;  // by value
+  std::unordered_map<int, int> slots_;  // graph value -> slot
   bool has_evaluation_ = false;
 };
 

@@ -6,8 +6,7 @@
 //    scope, nodes draw from the default generator in order, as in Python.
 // 2. A value is released after its last use.
 // 3. Nodes do not run if sizes give their results.
-// 4. Device literals are replaced by the device of the first held tensor, or otherwise of the first
-//    tensor read.
+// 4. A device in the graph becomes that of the first held tensor, or else of the first tensor read.
 // 5. In-place nodes write to the caller's tensors. A recomputed layer runs again on copies of its
 //    buffers (recomputation.h), so running statistics change once per microbatch.
 //
@@ -32,18 +31,18 @@ namespace sluice::detail {
 struct GraphCall;
 class GraphSizes;
 
-// Shared by all programs of a module.
+// Shared by all programs of a module. Vectors are indexed by graph value.
 struct GraphModuleFacts {
   std::unordered_map<int, std::uint64_t> random_names;
-  std::vector<bool> is_read;                // by value: a node or result reads it
-  std::vector<const GraphInput*> input_of;  // by value; nullptr if a node writes it
+  std::vector<bool> is_read;                // a node or result reads it
+  std::vector<const GraphInput*> input_of;  // nullptr if a node writes it
 };
 GraphModuleFacts facts_of(const GraphModule& module, const std::vector<GraphOperator>& operators);
 
 class GraphProgram {
  public:
-  // `reads` come from the batch or other programs, `held` are parameters, buffers and constants,
-  // and run() returns `writes`. Symbolic numbers there are one-element tensors. `nodes` are
+  // run() reads `reads` (from the batch or other programs) and `held` (parameters, buffers and
+  // constants), and returns `writes`. Symbolic numbers there are one-element tensors. `nodes` are
   // ascending. `operators` override LibTorch's. Throws Error(kInput) for an unknown operator or
   // unsuitable argument.
   GraphProgram(const GraphModule& module, const std::vector<int>& nodes,
@@ -73,7 +72,7 @@ class GraphProgram {
 
   struct Known {  // a number that follows from sizes
     int slot = 0;
-    std::size_t number = 0;  // in GraphSizes
+    std::size_t number = 0;  // in GraphSizes::numbers()
   };
 
   const std::vector<GraphCall>& calls(const Mode& mode) const;
@@ -83,7 +82,7 @@ class GraphProgram {
   std::unique_ptr<GraphSizes> sizes_;
   std::size_t num_slots_ = 0;
   std::vector<int> read_slots_;    // -1 if unused
-  std::vector<bool> read_number_;  // a symbolic number
+  std::vector<bool> read_number_;  // is a symbolic number
   std::vector<int> held_slots_;
   std::vector<Known> known_;
   std::vector<int> write_slots_;

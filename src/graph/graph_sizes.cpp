@@ -12,7 +12,7 @@
 namespace sluice::detail {
 namespace {
 
-// cached; a step has few different sizes
+// Number of cached results. A step has few different sizes.
 constexpr std::size_t kNumSeen = 16;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Reads the values of size symbols from a program's tensors. If symbols cannot be read on their
-// own, the whole expression becomes a variable.
+// Computes symbolic numbers such as 2 * s0 from the sizes of a program's tensors. If s0 itself is
+// no size, a size 2 * s0 becomes a variable.
 //
 // Threads may call numbers() at once.
 #pragma once
@@ -21,7 +21,7 @@ class GraphSizes {
   GraphSizes(const GraphModule& module, const std::vector<const GraphInput*>& input_of,
              const std::vector<int>& reads, const std::vector<int>& held);
 
-  // Returns the position in numbers(), or nullopt if sizes do not give the value.
+  // Returns the position in numbers(), or std::nullopt if sizes do not give the value.
   std::optional<std::size_t> find(const SizeExpression& expression);
 
   using Numbers = std::shared_ptr<const std::vector<std::int64_t>>;
@@ -44,7 +44,7 @@ class GraphSizes {
   struct Read {
     std::string name;
     std::int64_t num_dims = -1;  // -1 for a symbolic number
-    std::string dtype;           // of a batch input
+    std::string dtype;           // only for a batch input
     std::optional<at::ScalarType> type;
   };
 
@@ -55,7 +55,7 @@ class GraphSizes {
 
   std::vector<Read> reads_;
   std::vector<Size> sizes_;
-  // numbers() returns the variables, then `derived_`.
+  // numbers() returns the values of `variables_`, then `derived_`.
   std::vector<SizeExpression> variables_;
   std::vector<Source> sources_;
   std::vector<SizeExpression> derived_;

@@ -37,7 +37,7 @@ const IValue& at_least(const Numbers& numbers, std::size_t i) {
   return numbers[i];
 }
 
-// Functions of whole numbers return true on overflow.
+// Returns true on overflow.
 using Whole = bool (*)(std::int64_t, std::int64_t, std::int64_t*);
 using Real = double (*)(double, double);
 template <Whole on_whole, Real on_real>
@@ -62,7 +62,7 @@ double add_real(double a, double b) { return a + b; }
 double subtract_real(double a, double b) { return a - b; }
 double multiply_real(double a, double b) { return a * b; }
 
-// rounds towards negative infinity, as in Python
+// Rounds towards negative infinity, as in Python.
 bool floor_divide_whole(std::int64_t a, std::int64_t b, std::int64_t* quotient) {
   if (b == 0) throw_arithmetic("a size is divided by 0");
   if (b == -1) return __builtin_sub_overflow(std::int64_t{0}, a, quotient);
@@ -74,7 +74,7 @@ double floor_divide_real(double a, double b) {
   return floor_quotient(a, b);
 }
 
-// has the divisor's sign
+// Has the divisor's sign, as in Python.
 bool remainder_whole(std::int64_t a, std::int64_t b, std::int64_t* rest) {
   if (b == 0) throw_arithmetic("a size is divided by 0");
   *rest = b == -1 ? 0 : a % b;
@@ -106,7 +106,7 @@ bool min_whole(std::int64_t a, std::int64_t b, std::int64_t* least) {
 }
 double max_real(double a, double b) { return a > b ? a : b; }
 double min_real(double a, double b) { return a < b ? a : b; }
-// Python rejects float overflow and 0 to a negative power. Roots of negative numbers are complex.
+// Throws where Python throws (overflow, 0 to a negative power) or returns a complex root.
 double power_real(double a, double b) {
   const double power = std::pow(a, b);
   if (!std::isfinite(power) && std::isfinite(a) && std::isfinite(b))
@@ -130,7 +130,6 @@ IValue compare(const Numbers& numbers) {
   return Compare()(real(a), real(b));
 }
 
-// Two truth values give a truth value.
 template <typename Combine>
 IValue combine(const Numbers& numbers) {
   const IValue &a = at_least(numbers, 0), &b = at_least(numbers, 1);

@@ -1,6 +1,6 @@
-// A connection by which a process shows the job's server that it is alive, and receives the job's
-// first failure. A line that ends without finish(), or is silent for longer than the heartbeat,
-// counts as lost. The process judges the server likewise. Thread-safe.
+// A connection that shows the job's server that a process is alive, and reports the job's first
+// failure to the process. If it ends without finish(), or is silent for longer than the heartbeat,
+// the process is lost. Processes judge the server by the same rule. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -21,15 +21,15 @@ struct ControlLineOptions {
   std::vector<int> ranks;
   std::chrono::milliseconds heartbeat{5000};
   std::chrono::milliseconds connect_timeout{10'000};
-  // Optional. What this process's ranks wait for: "rank 0 waits for 1RECV_B3 of step 4 from rank
+  // Optional. Returns what this process waits for: "rank 0 waits for 1RECV_B3 of step 4 from rank
   // 2", or "". Called often, so it must not block.
   std::function<std::string()> status;
   // Called once, on the line's thread.
   std::function<void(const JobFailure&)> on_failure;
-  // Optional. Prints a warning, on the line's thread.
+  // Optional. Called on the line's thread.
   std::function<void(const std::string&)> on_warning;
-  // The processes of this machine, of which one reports that the server is lost. Other machines may
-  // not see its report.
+  // The processes of this machine. One of them reports a lost server, because reports of other
+  // machines may not be seen here.
   int first_here = 0;
   int num_here = 1 << 20;
 };
@@ -43,8 +43,8 @@ class ControlLine {
 
   // Sends a failure to all processes, unless another came first. Does not block.
   void report(const JobFailure& failure) noexcept;
-  // Warns the user of a hung rank; the run goes on. `what` and `remedy` are those of an Error. Does
-  // not block.
+  // Warns the user of a hung rank; the run continues. `what` and `remedy` are those of an Error.
+  // Does not block.
   void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
   // Returns std::nullopt if no process fails within `patience`.
   std::optional<JobFailure> wait_for_failure(std::chrono::milliseconds patience);

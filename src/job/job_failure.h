@@ -8,10 +8,10 @@ namespace sluice {
 
 struct JobFailure {
   int process = -1;
-  int rank = -1;  // rank that caused it, -1 if unknown
+  int rank = -1;  // the rank that failed, -1 if unknown
   ErrorKind kind = ErrorKind::kPeer;
   std::string message;  // full error text, without "sluice: error: "
-  // Living process that prints the message, so that it appears only once. Set by the server.
+  // The process that prints the message, so that it appears once. The server chooses a living one.
   int teller = 0;
 };
 

@@ -1,5 +1,5 @@
 // Measures how long another process has been silent, without the time in which this process itself
-// did not run.
+// was stopped.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ class SilenceClock {
 
   explicit SilenceClock(Clock::time_point now) : last_(now) {}
 
-  // `longest`: longest time between calls while this process runs.
+  // `longest`: longest time between calls while this process runs. Time beyond it is not counted.
   void tick(Clock::time_point now, Clock::duration longest) {
     counted_ += std::min<Clock::duration>(now - last_, longest);
     last_ = now;
@@ -25,8 +25,8 @@ class SilenceClock {
   Clock::duration counted_{0};
 };
 
-// How often each side sends a beat, and how often it checks the other. A process that checks less
-// often than max_check_interval() was stopped.
+// How often a process and the server send each other heartbeats, and how often they check for them.
+// A process that checks less often than max_check_interval() was stopped.
 inline std::chrono::milliseconds beat_period(std::chrono::milliseconds heartbeat) {
   using std::chrono::milliseconds;
   return std::clamp(heartbeat / 5, milliseconds(5), milliseconds(1000));

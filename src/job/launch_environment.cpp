@@ -126,7 +126,7 @@ void read_master(const Variables& variables, LaunchEnvironment& environment, boo
     environment.master_port = variables.required_number("MASTER_PORT", 1, 65535);
 }
 
-// A port below the usual ephemeral ports. All processes of a Slurm step compute the same one.
+// Below the usual ephemeral ports. All processes of a Slurm step compute the same port.
 int port_of_job(int job, int step) { return 20000 + (job * 31 + step) % 10000; }
 
 void read_slurm(const Variables& variables, LaunchEnvironment& environment) {

@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStatusTime{300};
 constexpr std::size_t kMaxStatuses = 3;
 
-// True for (rank 2) "rank 0 waits for 1RECV_B3 from rank 2".
+// True for rank 2 if `status` is "rank 0 waits for 1RECV_B3 from rank 2".
 bool waits_for(const std::string& status, int rank) {
   for (const char* way : {" from rank ", " to rank ", " for rank "}) {
     const std::string wanted = way + std::to_string(rank);

@@ -1,6 +1,6 @@
-// Judges which processes of a job are lost (control_line.h). An ended line is judged after `grace`.
-// Without grace it is judged once all other processes have sent their status, which the message
-// needs.
+// Decides which processes of a job are lost, from their control lines (control_line.h). A line that
+// ended early counts as lost after `grace`. Without grace it counts once all others have sent their
+// status, which the message quotes.
 #pragma once
 
 #include <chrono>
@@ -22,8 +22,9 @@ class LineTable {
     std::vector<int> ranks;
     std::chrono::milliseconds heartbeat{5000};
     std::string status;
-    Clock::duration last_heard{0};              // in SilenceClock time
-    std::optional<Clock::time_point> judge_at;  // set when the line has ended
+    Clock::duration last_heard{0};  // in SilenceClock time
+    std::optional<Clock::time_point>
+        judge_at;  // set when the line has ended: when it counts as lost
     bool has_answered = false;
   };
 
@@ -34,7 +35,7 @@ class LineTable {
   void heard(int process, const std::string& status, Clock::duration counted);
   void finish(int process) { lines_.erase(process); }
   void end(int process, Clock::time_point now);
-  // True if an ended line still has to be judged. The server should then request the others'
+  // True if a line has ended but does not yet count as lost. The server should then request other
   // statuses.
   bool has_suspect() const;
   std::optional<JobFailure> judge(Clock::time_point now, Clock::duration counted);
@@ -46,7 +47,7 @@ class LineTable {
   bool empty() const { return lines_.empty(); }
   bool lives(int process) const;
   bool knows(int process) const { return lines_.contains(process); }
-  // Returns -1 if there is none.
+  // Returns the lowest living process except these two, or -1.
   int lowest_alive(int but, int and_but = -1) const;
   std::optional<std::chrono::milliseconds> shortest_heartbeat() const;
 

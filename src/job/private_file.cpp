@@ -56,7 +56,7 @@ std::string private_path(const std::string& name) {
         std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' || c == '@';
     safe += plain ? c : '_';
   }
-  // Keeps shortened or altered names apart.
+  // Distinguishes names that are equal once shortened.
   const std::string digits = hex(bytes_of(sha256(name + "@" + machine_name()), 8));
   return private_folder() + "/job-" + safe.substr(0, kMaxName) + "-" + digits;
 }

@@ -1,4 +1,4 @@
-// A small private file, by which processes of one machine find each other. It is in a folder below
+// A small file by which processes of one machine find each other, in a folder below
 // $XDG_RUNTIME_DIR, $TMPDIR or /tmp. If a folder or file is a link, belongs to another user or is
 // accessible to others, the folder throws Error(kUsage) and the file counts as missing.
 #pragma once
@@ -17,7 +17,7 @@ std::optional<std::string> read_private_file(const std::string& path);
 class PrivateFile {
  public:
   PrivateFile(std::string path, std::string text);
-  // Removes the file, unless another has replaced it.
+  // Removes the file, unless another process has replaced it.
   ~PrivateFile();
   PrivateFile(const PrivateFile&) = delete;
   PrivateFile& operator=(const PrivateFile&) = delete;

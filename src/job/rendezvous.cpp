@@ -28,7 +28,7 @@ constexpr milliseconds kPause{20};
 constexpr milliseconds kTry{300}, kSlice{500};
 // On a busy machine processes take seconds to load.
 constexpr milliseconds kSayWhoIsMissing{20'000};
-// How long another job of the same name may take to meet.
+// How long an earlier job of the same name may occupy our process number until it has met.
 constexpr milliseconds kEarlierJob{10'000};
 // A failed earlier job may have left its file. How long to wait until ours replaces it.
 constexpr milliseconds kAfterFailure{2000};
@@ -43,7 +43,7 @@ milliseconds left(Deadline deadline) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
 }
 
-// ---- text of a file or board: "sluice-store 1", host, port, secret ----
+// ---- text of a file or torchrun's store: "sluice-store 1", host, port, secret ----
 constexpr const char* kFormat = "sluice-store 1";
 
 std::string notice_of(const JobStore& store) {
@@ -70,7 +70,7 @@ std::vector<std::string> keys_of_all(const ProcessLayout& layout) {
   return keys;
 }
 
-// False if another process already has this number.
+// Returns false if another process already has this number.
 bool arrive(StoreClient& client, int process) {
   const std::string own = random_secret();
   return client.compare_set(arrival_key(process), "", own) == own;
@@ -124,7 +124,8 @@ void meet(const JobStore& store, const ProcessLayout& layout, Deadline deadline,
   }
 }
 
-// ---- one machine: a file ----
+// ---- one machine: a private file ----
+//
 // The ancestor that MPICH's mpiexec runs on this machine, 0 if none.
 pid_t mpich_proxy() {
   for (pid_t pid = ::getppid(); pid > 1;) {
@@ -214,8 +215,8 @@ JobStore serve_by_file(const LaunchEnvironment& environment, Deadline deadline,
   return store;
 }
 
-// The file may be left over from an earlier job, whose store may even still run. A store counts
-// only once all processes have met there.
+// The private file may be of an earlier job, whose store may even still run. A store counts only
+// once all processes have met there.
 class FileReader {
  public:
   FileReader(const LaunchEnvironment& environment, Deadline deadline, milliseconds timeout)
@@ -267,7 +268,7 @@ class FileReader {
       return true;
     } catch (const Error&) {
       if (Clock::now() >= deadline_) throw;
-      // We may have been connected to an earlier job. Wait for our job's file.
+      // Wait for our job's file, in case we were connected to an earlier job.
       const Deadline patience = std::min(deadline_, deadline_in(kAfterFailure));
       for (; Clock::now() < patience; std::this_thread::sleep_for(kPause)) {
         const auto text = read_private_file(path_);
@@ -294,7 +295,7 @@ std::string shared_secret(const LaunchEnvironment& environment) {
            "'openssl rand -hex 32'");
   }
   if (environment.layout.process == 0) warn_of_short_secret(environment.secret);
-  // Other jobs and restarts get another secret, so this job refuses them.
+  // Other jobs and restarts get other secrets, so they cannot join this job.
   const std::string job = formatted("job {}, restart {}", environment.job, environment.restart);
   return hex(bytes_of(hmac_sha256(environment.secret, job)));
 }
@@ -352,7 +353,7 @@ void warn_of_short_secret(const std::string& secret) {
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options) {
   options.host = at.host;
   options.port = at.port;
-  // The name may mean loopback here and another address elsewhere, so listen on all.
+  // The host's name may mean loopback here and another address elsewhere, so listen on all.
   if (!is_loopback(at.host)) options.host.clear();
   return std::make_unique<StoreServer>(std::move(options));
 }

@@ -21,7 +21,7 @@
 
 namespace sluice {
 
-// Passes a text between torchrun's processes by torchrun's store.
+// Passes a text between torchrun's processes through torchrun's store.
 class NoticeBoard {
  public:
   virtual ~NoticeBoard() = default;

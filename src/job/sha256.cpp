@@ -25,7 +25,7 @@ constexpr std::array<std::uint32_t, 64> kRound = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-// The same for the square roots of the first 8 primes.
+// First 32 bits of the fractional parts of the square roots of the first 8 primes.
 constexpr std::array<std::uint32_t, 8> kStart = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
@@ -59,7 +59,6 @@ Digest sha256(std::string_view message) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(message.data());
   std::size_t at = 0;
   for (; message.size() - at >= kBlock; at += kBlock) compress(state, bytes + at);
-  // Padding: a 1 bit, zeros, and the length in bits.
   std::array<unsigned char, 2 * kBlock> tail = {};
   const std::size_t rest = message.size() - at;
   for (std::size_t i = 0; i < rest; ++i) tail[i] = bytes[at + i];

@@ -1,4 +1,3 @@
-// Parses Slurm's abbreviated lists of hosts and counts.
 #pragma once
 
 #include <optional>

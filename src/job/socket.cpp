@@ -69,7 +69,7 @@ int port_of(const Name& name) {
   return ntohs(reinterpret_cast<const sockaddr_in&>(name.address).sin_port);
 }
 
-// A connection to a free local port may connect to itself.
+// Without a listener, a connection to a local port may connect to itself.
 bool is_connected_to_itself(const Socket& socket) {
   Name own, peer;
   if (::getsockname(socket.descriptor(), own.get(), &own.size) != 0) return false;
@@ -175,7 +175,7 @@ Socket listen_at(const std::string& host, int port) {
                                     .remedy = "name the machine of process 0"});
   }
   int failed = 0;
-  // An IPv6 socket accepts IPv4 too, if the machine has both.
+  // An IPv6 socket accepts IPv4, too, so try IPv6 first.
   for (const int family : {AF_INET6, AF_INET}) {
     for (const addrinfo* at = addresses.get(); at; at = at->ai_next) {
       if (at->ai_family != family) continue;
@@ -203,7 +203,7 @@ Socket accept_from(const Socket& listener, bool& full) {
       prepare_connection(socket.descriptor());
       return socket;
     }
-    // On ECONNABORTED, that connection ended before it was accepted.
+    // ECONNABORTED: that connection ended before it was accepted.
     if (errno == EINTR || errno == ECONNABORTED) continue;
     full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     return {};

@@ -27,7 +27,7 @@ class Socket {
 
   // Appends at most `limit` available bytes. False if the connection has ended.
   bool receive(std::string& bytes, std::size_t limit);
-  // Removes the sent bytes. False if the connection has ended.
+  // Sends without waiting, and removes sent bytes from `bytes`. False if the connection has ended.
   bool send(std::string& bytes);
   void shut_down();
 
@@ -35,17 +35,17 @@ class Socket {
   int descriptor_ = -1;
 };
 
-// `host`: "" for all addresses. `port`: 0 for a free one. Throws Error(kUsage) for a port or
-// address that cannot be used, otherwise Error(kPeer).
+// Host "" means all addresses, port 0 a free one. Throws Error(kUsage) for a port or address that
+// cannot be used, otherwise Error(kPeer).
 Socket listen_at(const std::string& host, int port);
-// Empty if no connection waits. `full`: no descriptors are left.
+// Returns an empty Socket if no connection waits. `full`: no descriptors are left.
 Socket accept_from(const Socket& listener, bool& full);
 
-// Empty on failure, with the reason; a retry may succeed.
+// Returns an empty Socket on failure, with the reason. A retry may succeed.
 Socket connect_to(const std::string& host, int port, Deadline deadline, std::string& reason);
 
 int local_port(const Socket& socket);
-// Local address for packets to this numeric address, "" if unreachable. Sends nothing.
+// Local address for packets to a numeric address, "" if unreachable. Sends nothing.
 std::string local_host_towards(const std::string& address);
 std::string local_host(const Socket& socket);
 std::string remote_host(const Socket& socket);

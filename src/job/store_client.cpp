@@ -60,7 +60,7 @@ struct StoreClient::Impl {
     fail("the store of the job does not answer", "check that process 0 still runs");
   }
 
-  // Sends `writer` unless it is empty, then waits for a frame. If this fails, all later calls fail.
+  // Sends `writer` unless empty, then waits for a frame. After a failure, all later calls fail.
   std::optional<std::string> exchange(Packer& writer, Deadline deadline, bool& ended) {
     if (!writer.bytes().empty()) ended = !connection.send(writer.bytes(), deadline);
     broken = true;

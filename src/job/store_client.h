@@ -32,9 +32,9 @@ class StoreClient {
   // This machine's address for others: "10.0.0.7".
   std::string own_host() const;
 
-  // Extra time for an answer; 30 seconds by default.
+  // Time for an answer beyond a call's timeout; 30 seconds by default.
   void set_reply_time(Milliseconds time);
-  // From now on waits go on after a failure, so that processes can meet and save.
+  // From now on waits continue after a failure, so that processes can meet and save.
   void outlive_failure();
 
   void set(const std::string& key, const std::string& value);
@@ -42,7 +42,7 @@ class StoreClient {
   // False after `timeout`.
   bool wait(const std::vector<std::string>& keys, Milliseconds timeout);
   bool has(const std::vector<std::string>& keys);
-  // A missing key counts as 0. Values are decimal text. Returns the sum.
+  // Returns the sum. Values are decimal text; a missing key counts as 0.
   std::int64_t add(const std::string& key, std::int64_t amount);
   // Sets the key if its value is `expected`; a missing key matches "". Returns the value
   // afterwards, or `expected` if the key is missing.

@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kFirstRetry{10}, kLongestRetry{200};
 constexpr milliseconds kGreetingTime{5000};
-// A busy server may drop a connection early.
+// A busy server may close a connection early, without refusing the secret.
 constexpr int kMaxRefusals = 3;
 
 enum class Greeted { kYes, kSilence, kRefused, kWrongSecret };

@@ -25,7 +25,7 @@ class StoreConnection {
   // For callers that poll the socket. False if the connection has ended.
   bool read_available();
   std::optional<std::string> take_frame() { return reader_.take(received_); }
-  // Nothing at the deadline, or at the end of the connection, which sets `ended`.
+  // Returns nothing at the deadline, or at the end of the connection, which sets `ended`.
   std::optional<std::string> receive(Deadline deadline, bool& ended);
 
  private:

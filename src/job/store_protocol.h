@@ -45,7 +45,7 @@ enum class Ask : int {
 };
 enum class Answer : int { kDone, kTimedOut, kFailed, kRefused };
 // To the server: kBeat (status), kReport, kHung (rank, what, remedy), kFinish. From the server:
-// kBeat (the process that would report a lost server), kAsk (send a beat now), kFailure, kWarning,
+// kBeat (the process that would report a lost server), kAsk (send a kBeat now), kFailure, kWarning,
 // kEnd (no failure).
 enum class LineWord : int { kBeat, kReport, kFinish, kAsk, kFailure, kEnd, kHung, kWarning };
 

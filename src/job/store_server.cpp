@@ -31,12 +31,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxStrangers = 128;
 constexpr milliseconds kGreetedWithin{2000};
-// Above so many unsent bytes to a client, the server stops reading its requests, or sending beats.
+// Above so many unsent bytes to a client, the server stops reading its requests (kMaxUnread) or
+// sending heartbeats (kMaxUnreadBeats).
 constexpr std::size_t kMaxUnread = kMaxFrame, kMaxUnreadBeats = std::size_t{1} << 16;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kPauseWhenFull{50};
 
-// A request that waits for keys.
 struct Wait {
   std::int64_t id = 0;
   bool is_get = false;
@@ -155,7 +155,7 @@ struct StoreServer::Impl {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t got = ::read(wake.descriptor(), &count, sizeof count);
     }
-    // Read everything before judging losses.
+    // Read all messages before deciding who is lost.
     for (std::size_t i = 0; i < whose.size(); ++i) {
       if (polled[i + 2].revents & (POLLIN | POLLHUP | POLLERR)) read(*whose[i]);
     }
@@ -167,7 +167,7 @@ struct StoreServer::Impl {
     // These processes ended before the poll, so we have read all their messages.
     for (const KnownEnd& end : known_ends) {
       if (finished.contains(end.process)) continue;
-      // A process that had a control line would have reported the error there.
+      // Only a process without a control line printed its error itself.
       const bool has_reported = end.has_reported && !lines.knows(end.process);
       JobFailure failure = lines.lost(end.process, end.how);
       if (has_reported) failure.teller = end.process;
@@ -326,7 +326,7 @@ struct StoreServer::Impl {
     hello.finish();
     connection.line = line.process;
     finished.erase(line.process);
-    next_beat = Clock::now();  // the first line starts the beats
+    next_beat = Clock::now();  // the first control line starts the heartbeats
     const auto failure = lines.open(line, judge.counted());
     tell(connection, Packer()
                          .add(id)

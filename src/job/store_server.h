@@ -1,9 +1,9 @@
-// The server of a job's store: it holds keys and values, and judges which processes are lost.
+// The server of a job's store: it holds keys and values, and decides which processes are lost.
 // Thread-safe.
 //
 // Unauthenticated connections end after 2 seconds, and above 128 the oldest is closed. The first
-// failure is sent to every control line, present or future, and ends clients' waits. Before an
-// ended line is judged, kPeer reports are ignored as its consequences.
+// failure is sent to every control line, present or future, and ends clients' waits. Until an ended
+// line counts as lost, kPeer reports are ignored as its consequences.
 #pragma once
 
 #include <chrono>
@@ -20,9 +20,9 @@ struct StoreServerOptions {
   std::string host = "127.0.0.1";  // "" for all addresses
   int port = 0;                    // 0 for a free port
   std::string secret;
-  // How long an ended line waits for report_end().
+  // How long an ended control line waits for report_end().
   std::chrono::milliseconds grace{0};
-  // -1 if the server is not a process of the job. The name is shown if the server is lost.
+  // -1 if the server is not a process of the job. `name` is shown if the server is lost.
   int process = -1;
   std::string name = "the launcher";
 };
@@ -37,16 +37,16 @@ class StoreServer {
 
   StoreAddress address() const;
   void report(const JobFailure& failure) noexcept;
-  // `how` follows the process's name: "was ended by signal 9 (Killed)". No effect after finish().
-  // `has_reported`: a process without a line has printed the error itself.
+  // `how` follows the process's name: "was ended by signal 9 (Killed)". `has_reported`: a process
+  // without a control line has printed the error itself. No effect after finish().
   void report_end(int process, const std::string& how, bool has_reported = false) noexcept;
   std::optional<JobFailure> failure() const;
   bool has(const std::string& key) const;
-  // The message if this process was judged lost.
+  // The message if this process was lost.
   std::optional<std::string> loss_of(int process) const;
   // The last address refused for a wrong secret, "" if none or if it has succeeded since.
   std::string refused() const;
-  // False if lines are left after `timeout`.
+  // False if control lines are left after `timeout`.
   bool wait_for_lines(std::chrono::milliseconds timeout);
 
  private:

@@ -12,7 +12,7 @@ class StoreValues {
  public:
   bool has(const std::vector<std::string>& keys) const;
   const std::string& get(const std::string& key) const { return values_.at(key); }
-  // Handles every Ask except kGet, kWait and kLine. Throws Error(kPeer) if malformed.
+  // Handles every request except kGet, kWait and kLine. Throws Error(kPeer) if malformed.
   void answer(Ask ask, Unpacker& question, Packer& answer);
 
  private:

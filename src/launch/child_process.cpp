@@ -25,7 +25,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Only async-signal-safe calls: another thread of the parent may have held any lock at the fork.
+// Runs after fork, so only async-signal-safe calls: another thread of the parent may have held any
+// lock.
 [[noreturn]] void become(const ChildOptions& options, char** arguments, char** environment,
                          pid_t parent, int null_device, int report) {
   ::setpgid(0, 0);
@@ -36,7 +37,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   // purpose.
   for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD})
     ::signal(number, SIG_DFL);
-  // Writing to the terminal from the background must not stop it (stty tostop).
+  // Writing to the terminal from the background must not stop the child (stty tostop).
   ::signal(SIGTTOU, SIG_IGN);
   ::sigprocmask(SIG_SETMASK, &options.blocked_signals, nullptr);
   const bool placed = ::dup2(null_device, STDIN_FILENO) >= 0 &&
@@ -57,7 +58,7 @@ Socket require_descriptor(int descriptor) {
   return Socket(descriptor);
 }
 
-// The copy is above 2, so that placing stdin, stdout and stderr does not overwrite it.
+// Returns a copy above 2, which placing stdin, stdout and stderr does not overwrite.
 Socket copy_of(int descriptor) {
   return require_descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
 }
@@ -88,7 +89,8 @@ pid_t start_child(const ChildOptions& options) {
   int failed = 0;
   ssize_t got;
   do {
-    got = ::read(read_end.descriptor(), &failed, sizeof failed);  // end of file: exec succeeded
+    got = ::read(read_end.descriptor(), &failed,
+                 sizeof failed);  // end of file: exec succeeded
   } while (got < 0 && errno == EINTR);
   if (got != static_cast<ssize_t>(sizeof failed)) return child;
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {

@@ -1,5 +1,5 @@
-// Starts a process that ends when its parent does. The thread that calls start_child() must outlive
-// it too, because Linux ties this to the forking thread.
+// Starts a process that ends when its parent does. The thread that calls start_child() must live as
+// long, because Linux ties the child to the forking thread.
 #pragma once
 
 #include <signal.h>
@@ -14,7 +14,7 @@ struct ChildOptions {
   std::string program;
   std::vector<std::string> arguments;  // including argv[0]
   std::vector<std::string> environment;
-  int output = 1, errors = 2;  // descriptors that become its stdout and stderr
+  int output = 1, errors = 2;  // the child's stdout and stderr
   sigset_t blocked_signals;
 };
 

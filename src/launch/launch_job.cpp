@@ -136,7 +136,7 @@ class Attempt {
     return all;
   }
 
-  // Without logs, process 0 writes directly to the launcher's stdout. The others' output goes to
+  // Without logs, process 0 writes directly to the launcher's stdout. The stdout of others goes to
   // stderr.
   void start(Supervisor& supervisor, OutputMerger& output, int local) {
     const int process = first_process() + local;
@@ -180,7 +180,7 @@ class Attempt {
       return machines_->decide(outcome, failure ? failure->process : -1, restarts_left());
     }
     if (const auto verdict = machines_->hear(outcome)) return *verdict;
-    // Machine 0 is gone. Decide by the rules that it would apply.
+    // Machine 0 is lost. Decide by the rules that it would apply.
     const int lost = static_cast<int>(ErrorKind::kPeer);
     const int exit_code = outcome.exit_code != 0 ? outcome.exit_code : lost;
     const bool again = restarts_left() && !outcome.stopped && is_retryable(exit_code);

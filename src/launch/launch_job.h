@@ -17,15 +17,15 @@ struct LaunchOptions {
   bool must_join = false;  // exit code 0 without joining is a failure
   int max_restarts = 0;
   std::string log_folder;  // for rank_N.log files, "" for none
-  // Machine 0 serves the store at `meeting`; all share `secret`.
+  // Machine 0 serves the store at `meeting`; all machines have the same `secret`.
   int num_nodes = 1;
   int node = 0;
   StoreAddress meeting;
   std::string secret;
   std::chrono::milliseconds meeting_timeout{300'000};
-  // A launcher silent for longer is lost with its machine.
+  // A machine is lost if its launcher is silent for longer.
   std::chrono::milliseconds heartbeat{5000};
-  // After a failure the other processes have this long until SIGTERM, and again until SIGKILL.
+  // After a failure, the other processes have this long until SIGTERM, and again until SIGKILL.
   std::chrono::milliseconds patience{5000};
 };
 

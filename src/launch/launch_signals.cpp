@@ -44,7 +44,7 @@ void LaunchSignals::stop_here() {
   sigaddset(&stop, SIGTSTP);
   std::signal(SIGTSTP, SIG_DFL);
   ::pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);
-  // The system ignores this if no process could continue us.
+  // The system ignores SIGTSTP if no process could continue us.
   std::raise(SIGTSTP);
   ::pthread_sigmask(SIG_BLOCK, &stop, nullptr);
 }

@@ -1,4 +1,5 @@
-// Receives a launcher's signals as events. They stay blocked in this thread and its threads.
+// Receives a launcher's signals as events. They stay blocked in the calling thread and its later
+// threads.
 #pragma once
 
 #include <signal.h>
@@ -12,7 +13,7 @@ namespace sluice {
 
 class LaunchSignals {
  public:
-  // Ignores SIGPIPE, and leaves an ignored SIGHUP (nohup) alone.
+  // Ignores SIGPIPE. An ignored SIGHUP (nohup) stays ignored.
   LaunchSignals();
   ~LaunchSignals();
   LaunchSignals(const LaunchSignals&) = delete;
@@ -20,9 +21,9 @@ class LaunchSignals {
 
   // Returns std::nullopt at the deadline.
   std::optional<int> next(Deadline deadline);
-  // Stops this process as SIGTSTP does. Returns when it is continued.
+  // Stops this process by SIGTSTP. Returns when it is continued.
   void stop_here();
-  // The signal mask before this object, which child processes need.
+  // The signal mask from before the constructor, which child processes need.
   const sigset_t& inherited() const { return before_; }
 
  private:

@@ -22,12 +22,12 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kMachineLook{20};
-// Time for the other machines to read the result before the store ends.
+// Time for the other machines to read the verdict before the store ends.
 constexpr milliseconds kVerdictReadTime{2000};
 constexpr milliseconds kSayWhoDidNotCome{5000};
 constexpr const char* kVerdict = "launch/verdict";
 constexpr milliseconds kMachineTry{500}, kNextTry{200};
-// How long the store of the previous attempt may still be up.
+// How long the previous attempt's store may still be up.
 constexpr milliseconds kEarlierAttempt{15'000};
 
 bool never() { return false; }
@@ -61,7 +61,7 @@ MachineGroup::MachineGroup(const StoreAddress& address, MachineGroupOptions opti
   client_->set(key("compared", options_.machine), "");
 }
 
-// A restarted launcher does not know the current attempt, so it tries all secrets.
+// A restarted launcher does not know the current attempt, so it tries all attempts' secrets.
 void MachineGroup::come(Deadline deadline) {
   const bool may_repeat = options_.max_restarts > 0;
   const Deadline begin = Clock::now();

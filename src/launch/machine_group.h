@@ -1,5 +1,5 @@
-// Lets the launchers of several machines start together and agree on what follows each attempt. A
-// restarted launcher joins the current attempt.
+// Lets the launchers of several machines start together and agree whether to restart after an
+// attempt. A restarted launcher joins the current attempt.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace sluice {
 struct MachineGroupOptions {
   int num_machines = 1;
   int machine = 0;
-  std::string where;                  // "node0:29500"
+  std::string where;                  // of machine 0: "node0:29500"
   int processes = 1;                  // per machine, the same on all
   int restart = 0, max_restarts = 0;  // first and last attempt
   std::function<std::string(int restart)> secret_of;
@@ -40,22 +40,22 @@ struct Verdict {
 
 class MachineGroup {
  public:
-  // Waits for all machines. Throws Error(kPeer) if some are missing, and Error(kUsage) if two
-  // contradict each other.
+  // Waits for all machines. Throws Error(kPeer) if some are missing, and Error(kUsage) if two have
+  // contradictory options.
   MachineGroup(const StoreAddress& address, MachineGroupOptions options);
 
   int restart() const { return restart_; }
-  // Not on machine 0. `on_loss` is called at most once, on another thread, when the job has lost a
+  // Not on machine 0. Calls `on_loss` at most once, on another thread, when the job has lost a
   // process on any machine.
   void watch(std::function<void()> on_loss);
 
-  // True if the job's store has this key, or machine 0 is gone.
+  // True if the job's store has this key, or machine 0 is lost.
   bool has_key_or_lost_machine0(const std::string& key) noexcept;
 
   // Only on machine 0, after an attempt. `failed_process`: the first failure known to the server,
   // or -1.
   Verdict decide(const JobOutcome& here, int failed_process, bool restarts_left);
-  // Only on other machines. Returns std::nullopt if machine 0 is gone.
+  // Waits on other machines for machine 0's verdict. Returns std::nullopt if machine 0 is lost.
   std::optional<Verdict> hear(const JobOutcome& here);
 
  private:

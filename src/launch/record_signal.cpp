@@ -21,7 +21,7 @@ namespace {
 std::atomic<int> signal_event{-1};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// Larger than any count of signals.
+// Ends the thread. Larger than any count of signals.
 constexpr std::uint64_t kEndOfCalls = std::uint64_t{1} << 48;
 
 void add_to_event(int event, std::uint64_t value) {
@@ -72,7 +72,7 @@ RecordSignal::RecordSignal(std::function<void()> call)
   sigset_t request;
   sigemptyset(&request);
   sigaddset(&request, SIGUSR2);
-  pthread_sigmask(SIG_UNBLOCK, &request, nullptr);  // begin_process() blocked it
+  pthread_sigmask(SIG_UNBLOCK, &request, nullptr);  // begin_process() blocked SIGUSR2
 }
 
 RecordSignal::~RecordSignal() { signal_event = -1; }

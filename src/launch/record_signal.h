@@ -1,5 +1,4 @@
-// Calls a function on its own thread when SIGUSR2 requests flight records. At most one may exist in
-// a process.
+// Calls a function on its own thread when SIGUSR2 requests flight records. At most one per process.
 #pragma once
 
 #include <functional>

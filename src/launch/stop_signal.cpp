@@ -58,7 +58,7 @@ StopSignal::StopSignal() {
   sigset_t save;
   sigemptyset(&save);
   sigaddset(&save, SIGUSR1);
-  pthread_sigmask(SIG_UNBLOCK, &save, nullptr);  // begin_process() blocked it
+  pthread_sigmask(SIG_UNBLOCK, &save, nullptr);  // begin_process() blocked SIGUSR1
   is_over = false;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
     const bool asks_to_stop = signal != SIGPIPE && signal != SIGXFSZ;

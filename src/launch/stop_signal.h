@@ -2,11 +2,11 @@
 // a request to save and continue.
 //
 // Before the first step has finished, a stop signal ends the process with 128 + its number.
-// Afterwards the first signal is a request, and the second ends the process. A different signal
-// within two seconds is the same request, because a launcher forwards Ctrl-C as SIGTERM.
+// Afterwards the first is a request, and the second ends the process. A different signal within two
+// seconds is the same request, because a launcher forwards Ctrl-C as SIGTERM.
 //
 // An ignored SIGHUP (nohup) stays ignored. SIGPIPE and SIGXFSZ are ignored, so that the failing
-// write reports the error. At most one StopSignal per process. Its members are thread-safe.
+// write reports the error. At most one StopSignal per process. Thread-safe.
 #pragma once
 
 namespace sluice {
@@ -17,10 +17,10 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  // From now on there is something to save.
+  // From now on, a stop signal is a request instead of the end.
   void step_finished();
   bool requested() const;
-  // True once for all requests since the last call.
+  // True if saving was requested since the last call.
   bool take_save_request();
   // From now on signals have no effect.
   void run_finished();

@@ -45,7 +45,7 @@ void Supervisor::start(const ChildOptions& child) {
 }
 
 JobOutcome Supervisor::run() {
-  // Children that ended before this call have left a pending SIGCHLD.
+  // Children may have ended before this call.
   for (reap(); !all_ended(); reap(), escalate()) {
     if (const auto signal = signals_.next(next_deadline())) on_signal(*signal);
   }
@@ -83,7 +83,8 @@ void Supervisor::reap() {
   for (std::size_t index = 0; index < children_.size(); ++index) {
     Child& child = children_[index];
     siginfo_t info = {};
-    // Keep it a zombie: its pid is also its process group id and must not be reused yet.
+    // Keep the zombie until its group is killed, because its pid is the group's id and must not be
+    // reused.
     if (!child.lives ||
         ::waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
         info.si_pid == 0) {
@@ -129,7 +130,7 @@ void Supervisor::give_patience(Deadline now) {
 
 void Supervisor::escalate() {
   const Deadline now = Clock::now();
-  // After a loss, processes have nothing to save and end at once, so start their patience now.
+  // After a loss, processes have nothing to save, so start their time until SIGTERM now.
   const auto failure = server_ ? server_->failure() : std::nullopt;
   if (lost_elsewhere_ || (failure && failure->kind == ErrorKind::kPeer)) give_patience(now);
   const auto others_ended = [this](std::size_t index) {
@@ -151,7 +152,7 @@ void Supervisor::escalate() {
   if (terminate_at_ && now >= *terminate_at_) terminate_at_.reset();
 }
 
-// Requests go to the processes, other signals to their groups.
+// Sends requests (to stop, save or record) to processes, other signals to their groups.
 void Supervisor::send_all(int signal) {
   const bool is_request = signal != SIGKILL && signal != SIGSTOP && signal != SIGCONT;
   for (const Child& child : children_) {
@@ -197,7 +198,7 @@ JobOutcome Supervisor::outcome() const {
     outcome.exit_code = stopped ? kStopped : 0;
     return outcome;
   }
-  // The culprit may end later than processes that reacted to its failure.
+  // Processes that react to a failure may end before the process that failed.
   std::size_t culprit = *first_failed_;
   const auto failure = server_ ? server_->failure() : std::nullopt;
   const int said = failure ? failure->process - first_process_ : -1;
@@ -218,7 +219,7 @@ JobOutcome Supervisor::outcome() const {
   } else if (child.exit_code > 128) {
     outcome.what = name_of(culprit) + " was ended by " + signal_text(child.exit_code - 128);
   }
-  // SIGTERM is our forwarded stop signal. It killed the process, which had nothing to save.
+  // SIGTERM is our forwarded stop signal, and killed a process with nothing to save.
   if (outcome.stopped && outcome.exit_code == 128 + SIGTERM) outcome.exit_code = 128 + stop_signal_;
   return outcome;
 }

@@ -1,8 +1,7 @@
-// Runs the processes of a job on this machine. The processes end with run() or with the launcher.
-// SIGINT, SIGTERM and SIGHUP within one second are one request to stop, forwarded as SIGTERM. A
-// later one kills everything. After a failure here, or a loss anywhere, the other processes have
-// `patience` until SIGTERM, and again until SIGKILL. A process judged lost is killed when all
-// others have ended.
+// Runs the processes of a job on this machine. They end with run() or with the launcher. SIGINT,
+// SIGTERM and SIGHUP within one second are one request to stop, forwarded as SIGTERM. A later one
+// kills everything. After a failure here, or a loss on any machine, other processes have `patience`
+// until SIGTERM, and again until SIGKILL. A lost process is killed when all others have ended.
 #pragma once
 
 #include <atomic>
@@ -30,8 +29,8 @@ class Supervisor {
  public:
   using HasJoined = std::function<bool(int process)>;
 
-  // `server`: null if another launcher serves it. `has_joined`: if given, exiting with 0 without
-  // having joined is wrong usage.
+  // `server`: null if another launcher serves the store. `has_joined`: if given, exiting with 0
+  // without having joined is wrong usage.
   Supervisor(LaunchSignals& signals, StoreServer* server, int first_process,
              std::chrono::milliseconds patience, HasJoined has_joined = {});
   ~Supervisor();
@@ -47,7 +46,7 @@ class Supervisor {
   struct Child {
     pid_t pid = 0;
     bool lives = true;
-    bool killed_here = false;  // because of another process's failure
+    bool killed_here = false;  // because another process failed
     bool never_joined = false;
     int exit_code = 0;  // 128 + n if signal n ended it
   };
@@ -72,7 +71,7 @@ class Supervisor {
   std::optional<std::size_t> first_failed_;
   std::optional<Deadline> terminate_at_, kill_at_;
   std::optional<Deadline> stop_requested_;
-  int stop_signal_ = 0, kill_signal_ = 0;  // of the first and second request to stop
+  int stop_signal_ = 0, kill_signal_ = 0;  // first and second request to stop
   std::atomic<bool> lost_elsewhere_{false};
 };
 

@@ -30,7 +30,7 @@ at::Tensor documents(const at::Tensor& position_ids_BL) {
   return at::constant_pad_nd(begins, {1, 0});
 }
 
-// [L, L] of bool
+// [L, L]: whether a query sees a key
 at::Tensor causal(std::int64_t length, std::int64_t window, at::Device device) {
   const at::Tensor token = at::arange(length, at::TensorOptions(at::kLong).device(device));
   const at::Tensor distance_LL = token.unsqueeze(1) - token;
@@ -60,7 +60,7 @@ at::Tensor additive(const at::Tensor& seen, at::ScalarType dtype, AttentionInput
       .masked_fill_(seen.logical_not(), value);
 }
 
-// The product's dtype.
+// The dtype of matrix products, which autocast may change.
 at::ScalarType product_type(const at::Tensor& tensor) {
   const at::DeviceType device = tensor.device().type();
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device)
@@ -121,7 +121,7 @@ bool AttentionInputs::is_plain(const BatchPositions& batch, at::IntArrayRef size
   require_sizes(batch.attention_mask, "attention_mask", sizes);
   require_sizes(batch.position_ids, "position_ids", sizes);
   if (!batch.attention_mask.defined() && !batch.position_ids.defined()) return true;
-  // The answer is kept on the CPU, so that only the first layer waits for the device.
+  // Keep the result on the CPU, so that only the first layer waits for the device.
   const auto make = [&] {
     return batch.attention_mask.defined() ? batch.attention_mask.ne(0).all().cpu()
                                           : at::diff(batch.position_ids).eq(1).all().cpu();

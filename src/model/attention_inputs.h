@@ -1,11 +1,11 @@
-// Masks and rotary tables that a model's blocks share, made once per microbatch and thread. Threads
-// may share one object.
+// Attention masks and rotary tables of a model's blocks, made once per microbatch and thread.
+// Threads may share one object.
 //
 // Masks equal those of transformers with attention "sdpa". A token sees itself and earlier tokens
-// in its window whose mask is 1. Without a mask, it sees only its own document, which starts where
-// a position is not its predecessor plus one.
+// in its window whose attention_mask is 1. Without attention_mask, it sees only its own document,
+// which starts where a position is not its predecessor plus one.
 //
-// Masks of a batch expire with its tensors. Only those of each thread's last microbatch are kept.
+// Masks expire with the batch's tensors. Only those of each thread's last microbatch are kept.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@
 
 namespace sluice {
 
-// int64 [B, L], or undefined
+// Each is int64 [B, L], or undefined.
 struct BatchPositions {
   at::Tensor attention_mask, position_ids;
 };
@@ -33,8 +33,8 @@ class AttentionInputs {
   explicit AttentionInputs(std::vector<std::shared_ptr<RotaryTable>> rotary = {})
       : rotary_(std::move(rotary)) {}
 
-  // What the mask adds for hidden tokens. A token that sees nothing gets zeros with kInfinity, the
-  // mean of all values with kLeast.
+  // What the mask adds for hidden keys: -infinity or the dtype's least number. A query that sees
+  // nothing gets zeros with kInfinity, the mean of all values with kLeast.
   enum class Unseen { kInfinity, kLeast };
   struct Kind {
     std::int64_t window = 0;  // 0 if unlimited
@@ -47,11 +47,11 @@ class AttentionInputs {
   at::Tensor mask(const BatchPositions& batch, const at::Tensor& q_BHLE, const Kind& kind);
 
   // Returns the first key that each query sees, int32 [L], or [B, L] with documents, undefined if
-  // all are 0. Returns nothing for a microbatch with padding masks.
+  // all are 0. Returns std::nullopt if attention_mask hides tokens.
   std::optional<at::Tensor> first_keys(const BatchPositions& batch, std::int64_t rows,
                                        std::int64_t length, std::int64_t window);
 
-  // Cosines and sines of table `index`: [L, R], or [B, 1, L, R] with position_ids.
+  // Cosines and sines of rotary table `index`: [L, R], or [B, 1, L, R] with position_ids.
   std::pair<at::Tensor, at::Tensor> rotary(std::size_t index, const at::Tensor& position_ids,
                                            std::int64_t length, c10::Device device);
 
@@ -61,7 +61,7 @@ class AttentionInputs {
   enum class What { kIsPlain, kMask, kCosine, kSine };
   struct Tag {
     What what;
-    std::int64_t number = 0;  // window or table
+    std::int64_t number = 0;  // the window, or the table's index
     at::ScalarType dtype = at::kFloat;
     c10::Device device = c10::kCPU;
     Unseen unseen = Unseen::kInfinity;

@@ -24,7 +24,6 @@ namespace {
                            kIgnoredLabel)});
 }
 
-// x: logits, or the head's inputs
 void require_shapes(const std::string& what, const at::Tensor& x, const at::Tensor& labels_BL) {
   if (x.dim() == 3 && labels_BL.sizes() == x.sizes().slice(0, 2)) return;
   throw Error(ErrorKind::kUsage,
@@ -90,7 +89,7 @@ at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels
 
 at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
                           const at::Tensor& labels_BL) {
-  // If ranks divide the rows, the block checks the labels.
+  // With sequence parallelism, x has only this rank's tokens, the labels have all.
   if (!head.slices.sequence_parallel() || head.slices.degree() == 1)
     require_shapes("the head's inputs", x_BLD, labels_BL);
   const at::Tensor targets_R = targets_of(labels_BL);

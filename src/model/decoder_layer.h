@@ -13,12 +13,12 @@
 
 namespace sluice::detail {
 
-// The part of a block after attention: [B, L, D] -> [B, L, D].
+// The part of a decoder block after attention: [B, L, D] -> [B, L, D].
 class FeedForward : public torch::nn::Module {
  public:
   struct Output {
     at::Tensor hidden_BLD;
-    std::vector<at::Tensor> written = {};  // additional outputs of the block
+    std::vector<at::Tensor> written = {};  // the block's other outputs: load balancing losses
   };
   virtual Output forward(const at::Tensor& x_BLD, const BatchPositions& batch) const = 0;
   // Returns x + residual_scale * behind(this(before(x))), computed by one autograd node, or an

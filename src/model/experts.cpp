@@ -10,7 +10,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Computes rows[index]. `back` lists each row's places in `index`, equally many per row. The
-// backward sums in this order, unlike atomic additions on a GPU.
+// backward sums in this fixed order, unlike atomic additions on a GPU.
 class TakeRows : public torch::autograd::Function<TakeRows> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
@@ -28,12 +28,12 @@ class TakeRows : public torch::autograd::Function<TakeRows> {
   }
 };
 
-// Choices sorted by expert, then token.
+// Pairs (token, chosen expert), sorted by expert, then token.
 struct Routes {
   at::Tensor token;
   at::Tensor place;
   at::Tensor choice;
-  std::vector<std::int64_t> counts;  // places per expert
+  std::vector<std::int64_t> counts;  // pairs per expert
 
   Routes(const at::Tensor& experts_TK, std::int64_t num_experts) {
     const at::Tensor experts = experts_TK.flatten();

@@ -2,8 +2,8 @@
 // arXiv:2101.03961, section 2.2.
 //
 // Invariants:
-// 1. Each expert processes its tokens in order, and a token sums its experts by falling
-//    probability. The bits are the same on every device and in every layout.
+// 1. Each expert processes its tokens in order, and a token sums its experts' outputs by falling
+//    probability. Results are bitwise equal on every device and in every layout.
 // 2. An expert without tokens has zero gradients, so that its weights still decay.
 // 3. Tensor-parallel ranks compute the router and all experts on all rows. Their gradients are
 //    equal and must not be summed.

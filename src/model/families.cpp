@@ -145,7 +145,7 @@ const detail::FamilyModules& family_of(const ModelSpec& model) {
 
 namespace {
 
-// With an adapter, all layers use plain operators.
+// With a LoRA adapter, all layers use plain operators.
 bool fuses(const LayerOptions& options) { return options.fused && !options.adapter; }
 
 }  // namespace

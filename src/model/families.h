@@ -25,26 +25,25 @@ std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptio
 std::vector<LayerSpec> make_gpt_neox_layers(const ModelSpec& model, const LayerOptions& options);
 std::vector<LayerSpec> make_starcoder2_layers(const ModelSpec& model, const LayerOptions& options);
 
-// Norm weights become `norm`, biases 0, other weights normal(0, std), and the embedding's padding
-// row 0.
+// Initial values: `norm` for norm weights, 0 for biases and the embedding's padding row, normal(0,
+// std) for other weights.
 struct InitialValues {
   std::function<double(const std::string& name)> std;  // by name in the layer
   std::int64_t padding_row = -1;                       // -1 if none
   double norm = 1.0;
 };
-// transformers uses 0.02 if initializer_range is 0.
+// Returns 0.02 for 0, as transformers does.
 double initializer_std(double initializer_range);
 
 LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const LayerOptions& options,
                          const InitialValues& initial);
 
-// Freezes the parameters that `info` marks as not trainable.
 void freeze_as(const LayerInfo& info, LayerSpec& spec);
 
 inline std::vector<at::Tensor> as_written(at::Tensor hidden) { return {std::move(hidden)}; }
 inline std::vector<at::Tensor> as_written(std::vector<at::Tensor> written) { return written; }
 
-// Makes `spec` run the modules that `make` creates. Their forward() takes the tensors of
+// Makes `spec` run the modules that `make` creates. forward() takes the tensors of
 // LayerSpec::reads, and returns a tensor or a vector.
 template <typename Make>
 void set_module(LayerSpec& spec, Make make) {
@@ -62,12 +61,12 @@ void set_module(LayerSpec& spec, Make make) {
   };
 }
 
-// causal_lm_loss(), where the gradient overwrites the logits.
+// causal_lm_loss(), but its gradient overwrites the logits.
 LossValue fused_causal_lm_loss(const Values& outputs, const Values& batch);
 
 LossValue loss_of_head(const Values& outputs, const Values& batch);
 
-// These make modules for set_module(). make_block gets the block's number.
+// Each `make_` argument makes a module. make_block gets the block's number.
 template <typename MakeEmbedding, typename MakeBlock, typename MakeNorm>
 std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOptions& options,
                                        const InitialValues& initial, MakeEmbedding make_embedding,

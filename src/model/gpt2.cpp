@@ -75,7 +75,8 @@ class Gpt2Attention : public torch::nn::Module {
         "c_proj", std::make_shared<Conv1D>(d, d, options, Division{Division::How::kRows}));
   }
 
-  // Returns x + this(before(x)), computed by one autograd node, or an undefined tensor.
+  // Returns x + this(before(x)), computed by one autograd node, or an undefined tensor if that is
+  // impossible.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before) const {
     if (!fused_ || !supports_fused(x_BLD)) return {};
@@ -208,7 +209,7 @@ class Gpt2Layer : public torch::nn::Module {
 
 std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptions& options) {
   const Gpt2Config config = config_of(model, read_gpt2_config);
-  // Weights before residual sums start smaller (section 2.3).
+  // Weights whose outputs are added to the residual start smaller (section 2.3).
   const double std = initializer_std(config.initializer_range);
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
   const auto initial_std = [=](const std::string& name) {

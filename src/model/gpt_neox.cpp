@@ -54,7 +54,7 @@ class GptNeoxAttention : public torch::nn::Module {
   }
 
   // Returns this(before(x)), plus x if adds_input, computed by one autograd node, or an undefined
-  // tensor.
+  // tensor if that is impossible.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before, bool adds_input) const {
     if (!fused_ || !supports_fused(x_BLD)) return {};
@@ -183,7 +183,7 @@ class GptNeoxLayer : public torch::nn::Module {
                      const at::Tensor& position_ids_BL) const {
     const BatchPositions batch{attention_mask_BL, position_ids_BL};
     if (fused_) {
-      // With parallel residuals, only the attention adds x.
+      // With parallel residuals, attention and MLP read x, and only the attention adds it.
       const at::Tensor h_BLD =
           attention_->fused(x_BLD, batch, input_layernorm_->weights(), /*adds_input=*/true);
       if (h_BLD.defined()) {

@@ -16,13 +16,13 @@ namespace sluice::detail {
 Values graph_inputs(const TokenRows& rows, std::int64_t first, std::int64_t count,
                     const std::vector<ValueSpec>& inputs);
 
-// As causal_lm_batch(). `model` comes from graph_model().
+// Makes microbatches like causal_lm_batch(). `model` comes from graph_model().
 StepBatch graph_batch(TokenRows rows, const Model& model, std::int64_t microbatch_size,
                       std::int64_t step);
 StepBatch graph_batch(StepShare share, const Model& model, std::int64_t first_row,
                       std::int64_t microbatch_size, std::int64_t step);
 
-// Artificial inputs for measurements. Ids are below the vocabulary size, other integers 0.
+// Artificial inputs for measurements. Ids are below the vocabulary size.
 Values made_up_inputs(const ModelSpec& model, const MicrobatchShape& shape);
 
 }  // namespace sluice::detail

@@ -59,7 +59,7 @@ class GraphLayerModule final : public torch::nn::Module {
   const std::vector<at::Tensor>& held() const { return held_; }
 
  private:
-  // Creates missing submodules.
+  // Finds the submodule that holds a parameter. Creates missing submodules.
   std::pair<Module*, std::string> place_of(const std::string& full_name) {
     Module* holder = this;
     std::size_t begin = 0;
@@ -99,7 +99,7 @@ std::vector<TensorMeta> written_metas(const GraphModule& module, const std::vect
   return metas;
 }
 
-// Whether the written sizes follow from the sizes read.
+// Whether the sizes of a layer's outputs follow from those of its inputs.
 bool can_infer_shapes(const GraphModule& module, const GraphLayer& layer) {
   std::set<std::string> told, needed;
   for (const int value : layer.reads)
@@ -165,7 +165,7 @@ class LayerMaker {
     return spec;
   }
 
-  // Computes a value from the batch alone. Returns nullptr if impossible.
+  // Returns a function that computes a value from the batch alone, or nullptr if impossible.
   std::function<at::Tensor(const Values&)> from_batch(const std::string& name) const {
     const GraphModule& module = module_of(graph_);
     const GraphLayers& layers = graph_->layers;
@@ -256,8 +256,8 @@ class LayerMaker {
     return own;
   }
 
-  // Sums gradients of a shared value within each layer first, so that recomputation and cuts do not
-  // change the sum.
+  // Gradients of inputs that several layers read are summed within each layer first, so that
+  // recomputation and cuts do not change them.
   static std::vector<std::size_t> places_of_shared(const GraphLayer& layer) {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -266,8 +266,8 @@ class LayerMaker {
     return places;
   }
 
-  // Copies batch inputs that the layer changes in place, because the caller owns them and a layer
-  // may run twice.
+  // Inputs that the layer changes in place are copied: the caller owns them and a layer may run
+  // twice.
   std::vector<std::size_t> places_of_changed(const GraphLayer& layer) const {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -381,7 +381,7 @@ Model graph_model(const ModelSpec& spec, const std::vector<GraphOperator>& opera
     count = count_of(maker, *graph);
     model.loss = loss_of(*graph, count);
   }
-  // Checks sizes here, because every rank calls this before each microbatch.
+  // Checks sizes here, because every rank calls count() before each microbatch.
   model.count = [graph, count](const Values& batch) {
     InputSizes sizes;
     for (const auto& [name, tensor] : batch)

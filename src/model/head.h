@@ -33,8 +33,8 @@ class Head : public Linear {
   bool fused_;
 };
 
-// The sum of the next-token losses, or logits without labels. Tensor-parallel ranks compute it from
-// slices of the vocabulary.
+// The sum of the next-token losses, or logits without labels. Tensor-parallel ranks divide the
+// vocabulary.
 class LossHead : public Head {
  public:
   using Head::Head;

@@ -50,7 +50,7 @@ std::set<std::string> parameters_of(const std::optional<Adapter>& adapter) {
   return names;
 }
 
-// Adapters of one layer, by name inside its module.
+// LoRA adapters of one layer, by the linear module's name in it.
 struct Adaptations {
   std::map<std::string, AdaptedLinear> of;
   Adapter settings;

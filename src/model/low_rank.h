@@ -1,4 +1,4 @@
-// Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
+// LoRA: Hu et al., arXiv:2106.09685.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,8 +29,8 @@ class AdaptableLinear : public torch::nn::Module {
 
 namespace detail {
 
-// Adds the adapters of options.adapter, initialized by draw_low_rank(). Throws Error(kUsage) if
-// `model` has others.
+// Adds the LoRA adapters of options.adapter, initialized by draw_low_rank(). Throws Error(kUsage)
+// if `model` has others.
 void attach_adapter(const ModelSpec& model, const LayerOptions& options,
                     std::vector<LayerSpec>& layers);
 

@@ -36,7 +36,7 @@ bool MicrobatchRows::has_mask() const {
   return false;
 }
 
-// Results must not depend on the replica's other rows.
+// Looks only at this microbatch, because results must not depend on other rows.
 bool MicrobatchRows::has_positions() const {
   if (rows_.position_ids.empty()) return false;
   for (std::int64_t row = first_; row < first_ + count_; ++row) {

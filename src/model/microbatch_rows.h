@@ -31,8 +31,8 @@ class MicrobatchRows {
   bool has_mask() const;       // whether a token is masked
   bool has_positions() const;  // whether a position differs from the token's index
 
-  // [count, sizes..], or [items of all rows, sizes..] of a concatenated field. kRowTokens becomes
-  // length(). Throws Error(kInput) if the rows' sizes differ.
+  // Returns [count, sizes..], or [items of all rows, sizes..] for a concatenated field. A size
+  // kRowTokens becomes length(). Throws Error(kInput) if the rows' sizes differ.
   at::Tensor field(const FieldRows& field) const;
 
  private:

@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// Makes the modules of a kind of models, and their batches. By default, an input of the model comes
-// from the tokens or from the field of a row that has its name, see detail::graph_inputs().
+// Makes the modules and batches of a kind of models. By default, a model's input comes from the
+// tokens or a row's field of its name (detail::graph_inputs()).
 class ModelMaker {
  public:
   virtual ~ModelMaker() = default;
@@ -22,7 +22,7 @@ class ModelMaker {
                           std::int64_t step) const;
   virtual StepBatch batch(StepShare share, const Model& model, std::int64_t first_row,
                           std::int64_t microbatch_size, std::int64_t step) const;
-  // The model's own count, if RowNeeds::counts_by_model.
+  // What the loss averages over, if RowNeeds::counts_by_model.
   virtual std::int64_t count(const TokenRows& rows, const Model& model) const;
   virtual StepBatch made_up_batch(const ModelSpec& spec, const Model& model,
                                   const MicrobatchShape& shape, int num_microbatches,
@@ -30,7 +30,7 @@ class ModelMaker {
   // Returns all inputs but ids, see ModelSource::inputs_of_text().
   virtual Values text_inputs(const std::vector<ValueSpec>& inputs, std::int64_t length) const;
   virtual bool has_fused() const { return false; }
-  // Returns for example "fused, avx512, own products".
+  // For example "fused, avx512, own products".
   virtual std::string kernels(const ModelSpec& /*spec*/, bool /*fused*/) const { return "plain"; }
 };
 

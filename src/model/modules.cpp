@@ -253,7 +253,7 @@ at::Tensor plain_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
   const at::Tensor v_BHLE = group == 1 ? v_BKLE : v_BKLE.repeat_interleave(group, 1);
   const double scale =
       settings.scale.value_or(1.0 / std::sqrt(static_cast<double>(q_BHLE.size(-1))));
-  // Work in place where the backward allows it, because these tensors are the model's largest.
+  // Work in place where the backward allows it: scores are the model's largest tensors.
   at::Tensor scores = at::matmul(q_BHLE, k_BHLE.transpose(2, 3)).mul_(scale);
   if (cap) scores = scores.div_(*cap).tanh_() * *cap;
   at::Tensor weights =

@@ -1,4 +1,4 @@
-// The parts of decoder layers, with Hugging Face's parameter names. Unlike in torch::nn, parameters
+// Modules of decoder layers, with Hugging Face's parameter names. Unlike in torch::nn, parameters
 // are not initialized, because weights are loaded or drawn later. A module belongs to one thread.
 //
 // Tensor names end in their shapes:
@@ -28,7 +28,7 @@ namespace sluice {
 struct Division {
   enum class How { kWhole, kColumns, kRows };
   How how = How::kWhole;
-  std::vector<std::int64_t> sections = {};  // projections in one weight
+  std::vector<std::int64_t> sections = {};  // output sizes of projections in one weight
 };
 
 class Linear : public AdaptableLinear, public SlicedModule {
@@ -39,8 +39,8 @@ class Linear : public AdaptableLinear, public SlicedModule {
   ops::LinearWeights weights() const { return {weight_, bias_, is_transposed_}; }
   // Requires kColumns. Returns the outputs of each slice of this rank.
   std::vector<at::Tensor> columns(const std::vector<at::Tensor>& inputs) const;
-  // Requires kRows. Returns the sum over all slices, plus the bias. With sequence parallelism,
-  // returns only this rank's rows.
+  // Requires kRows. Returns the sum over all ranks' slices, plus the bias. With sequence
+  // parallelism, returns only this rank's tokens.
   at::Tensor rows(const std::vector<at::Tensor>& parts) const;
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
@@ -48,7 +48,7 @@ class Linear : public AdaptableLinear, public SlicedModule {
   Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options,
          Division division, bool is_transposed);
 
-  at::Tensor weight_, bias_;  // [out, in], [out], or own slices
+  at::Tensor weight_, bias_;  // [out, in], [out], or this rank's slices
 
  private:
   int dim_of_inputs() const { return is_transposed_ ? 0 : 1; }
@@ -72,12 +72,12 @@ class Norm : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) const = 0;
   // Normalizes each slice of this rank, such as its heads, separately. The weight's gradient is
-  // summed over all slices.
+  // summed over all ranks' slices.
   virtual std::vector<at::Tensor> forward_each(const std::vector<at::Tensor>& parts) const = 0;
   virtual ops::NormWeights weights() const = 0;
 };
 
-// Zhang, Sennrich: "Root Mean Square Layer Normalization", NeurIPS 2019.
+// Zhang, Sennrich, NeurIPS 2019.
 class RmsNorm : public Norm {
  public:
   // Multiplies by the weight in x's dtype, in float32, or by 1 + weight in float32.
@@ -116,8 +116,8 @@ class Embedding : public torch::nn::Module, public SlicedModule {
  public:
   Embedding(std::int64_t rows, std::int64_t size, std::int64_t padding_row,
             const LayerOptions& options, bool is_divided = true);
-  // With sequence parallelism, returns this rank's rows. On the CPU, throws Error(kInput) for an id
-  // outside the table.
+  // With sequence parallelism, returns this rank's tokens. On the CPU, throws Error(kInput) for an
+  // id outside the table.
   at::Tensor forward(const at::Tensor& ids_BL) const;
   const at::Tensor& weight() const { return weight_; }
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
@@ -143,7 +143,7 @@ inline at::ScalarType wide_type(const at::Tensor& x) {
 // Fused operators take float32 on the CPU, without autocast.
 bool supports_fused(const at::Tensor& x);
 
-// The length of the whole sequence, even if x has only this rank's rows.
+// The length of the whole sequence, even if x has only this rank's tokens.
 std::int64_t whole_length(const at::Tensor& x_BLD, const SliceGroup& tp);
 
 struct AttentionSettings {
@@ -155,8 +155,8 @@ struct AttentionSettings {
 // 1, 1, L, L], is added to the scores. Without a mask, attention is causal. Returns [B, L, H * E].
 at::Tensor attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE, const at::Tensor& v_BKLE,
                      const at::Tensor& mask, const AttentionSettings& settings);
-// Computes the same with plain operators, and requires a mask. If a finite mask hides all tokens,
-// the result is the mean of all values.
+// attention() by plain operators, with a soft cap on scores. Requires a mask. If a finite mask
+// hides all tokens, the result is the mean of all values.
 at::Tensor plain_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
                            const at::Tensor& v_BKLE, const at::Tensor& mask,
                            const std::optional<double>& cap, const AttentionSettings& settings);

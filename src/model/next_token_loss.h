@@ -14,12 +14,12 @@ namespace sluice::detail {
 
 // If `fused`, the gradient overwrites the logits where possible.
 at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels_BL, bool fused);
-// Computes the logits from the head's inputs, in blocks of the vocabulary. Precondition:
+// Computes the logits from the head's inputs, in blocks of the vocabulary. Requires
 // supports_fused(x).
 at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
                           const at::Tensor& labels_BL);
 
-// Takes this rank's slices of the vocabulary. Returns the same sum on every rank.
+// `logits` are this rank's slices of the vocabulary. Returns the same sum on every rank.
 at::Tensor next_token_sum(const std::vector<at::Tensor>& logits, const at::Tensor& labels_BL,
                           std::int64_t vocab_size, const SliceGroup& tp);
 

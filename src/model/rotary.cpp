@@ -17,8 +17,8 @@ using detail::RopeConfig;
 
 namespace {
 
-// Uses transformers' float32 operations. An error in the last bit turns position 8000 by half a
-// thousandth.
+// Uses transformers' float32 operations. An error in the last bit changes the angle of position
+// 8000 by 0.0005.
 std::vector<float> default_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
   const at::Tensor exponent = at::arange(0, head_dim, 2, at::kFloat) / head_dim;
   const at::Tensor frequencies = at::pow(rope.theta, exponent).reciprocal();

@@ -1,4 +1,4 @@
-// Su et al., "RoFormer", arXiv:2104.09864, in the half-split form of Hugging Face.
+// Rotary positions: Su et al., arXiv:2104.09864, in Hugging Face's half-split form.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,12 +12,13 @@
 
 namespace sluice {
 
-// Returns the angle per position of each of the head_dim / 2 pairs. `is_long` selects longrope's
-// factors beyond the original length.
+// Returns the angle per position of each of the head_dim / 2 channel pairs. `is_long` selects
+// longrope's factors for sequences beyond the original length.
 std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeConfig& rope,
                                       bool is_long = false);
 
-// Computed on the host, so the bits are the same on every device. Threads may share it.
+// Cosines and sines, computed on the host so that the bits are the same on every device. Threads
+// may share it.
 class RotaryTable {
  public:
   RotaryTable(std::int64_t head_dim, const detail::RopeConfig& rope)
@@ -27,7 +28,7 @@ class RotaryTable {
         original_length_(rope.original_max_position_embeddings),
         factor_(static_cast<float>(rope.attention_factor)) {}
   std::pair<at::Tensor, at::Tensor> get(std::int64_t length, c10::Device device);
-  // Returns [B, L, R] for int64 positions [B, L], bitwise as get().
+  // Returns [B, L, R] for int64 positions [B, L], bitwise equal to get().
   std::pair<at::Tensor, at::Tensor> at(const at::Tensor& position_ids, c10::Device device) const;
 
  private:
@@ -46,8 +47,8 @@ class RotaryTable {
   std::vector<Entry> entries_;
 };
 
-// Rotates each pair (x[r], x[r + R]) of a head, r < R. Channels beyond 2 R stay. Cosines and sines
-// are [L, R] or [B, 1, L, R].
+// Rotates each channel pair (x[r], x[r + R]) of a head, r < R. Channels from 2 R on stay. Cosines
+// and sines are [L, R] or [B, 1, L, R].
 at::Tensor rotate(const at::Tensor& x_BHLE, const at::Tensor& cos_LR, const at::Tensor& sin_LR);
 
 }  // namespace sluice
