@@ -1,4 +1,3 @@
-// Ends a run that fails or hangs: saves the last weights and records, and reports to the user.
 #pragma once
 
 #include <optional>
@@ -15,8 +14,8 @@ namespace sluice {
 Error with_predicted_memory(const Plan& plan, const Error& error,
                             const std::optional<Failure>& failure);
 
-// With several processes it reports before it saves, because the others may take long to join the
-// save.
+// Saves the last weights and reports the failure. With several processes it reports first, because
+// the others may take long to join the save.
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure,
                   bool has_reported);
 

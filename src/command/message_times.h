@@ -10,10 +10,10 @@ struct MessageTimes {
   double bandwidth = 0;  // bytes per second; 0: not measurable
 };
 
-// Bytes of the largest message between stages, for any split.
+// Returns the bytes of the largest message between stages, for any split.
 double largest_message(const LayerTimes& times);
 
-// Both ranks call this. Only the lower rank's result is measured.
+// Both ranks call this. Only the lower rank's result is a measurement.
 MessageTimes message_times(Transport& transport, int other, double bytes);
 
 }  // namespace sluice
