@@ -14,7 +14,8 @@
 namespace sluice {
 namespace {
 
-// All processes are present by now, but a failure of the job does not end Gloo's waits.
+// Gloo's time to connect. It is short, because all processes are present by then, and a job's
+// failure does not end Gloo's waits.
 constexpr std::chrono::seconds kConnect{30};
 
 void meet(StoreClient& store, const ProcessTransportOptions& options) {
