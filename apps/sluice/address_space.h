@@ -1,5 +1,5 @@
-// Checks `ulimit -v` before LibTorch starts, because LibTorch would end the process without our
-// error message.
+// Checks `ulimit -v` before LibTorch starts, because LibTorch would otherwise end the process
+// without our error message.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace sluice {
 // tensors.
 void require_address_space(std::uint64_t more = 0);
 
-// Bytes of LibTorch's libraries. `folder` is FoundTorch::folder.
+// Returns the bytes of LibTorch's libraries. `folder` is FoundTorch::folder.
 std::uint64_t bytes_of_torch(const std::string& folder);
 
 }  // namespace sluice

@@ -17,21 +17,22 @@
 
 namespace sluice {
 
-// Commands of sluice-run.
+// Commands that need LibTorch, which sluice-run executes.
 Command checkpoint_command();
 Command eval_command(const Overrides& overrides);
-Command measure_command(const Overrides& overrides);  // sluice plan --measure
+Command measure_command(const Overrides& overrides);  // for `sluice plan --measure`
 Command sample_command(const Overrides& overrides);
 Command train_command(const Overrides& overrides);
 
-// Help text of a command that sluice-run executes. Shell completion takes its words from the text.
+// Help text of a command that sluice-run executes. Shell completion takes option names from the
+// text.
 struct CompletedText {
   std::string name, help;
   bool takes_keys = false;
 };
 
-// Commands of sluice. `program` returns all commands except completion. `others` are those of
-// sluice-run.
+// Commands that `sluice` itself executes. `program` returns all of them except completion. `others`
+// are the commands of sluice-run.
 Command completion_command(const std::function<Command()>& program,
                            const std::vector<CompletedText>& others);
 Command config_command(const Overrides& overrides);
@@ -40,8 +41,8 @@ Command debug_command();
 Command graph_command();
 Command init_command();
 Command inspect_command();
-// `launched` is the command line after "--". `commands` are the commands of sluice, and any other
-// word names a program.
+// `launched` is the command line after "--". `commands` are the commands of sluice, and a first
+// word that is none of them names a program.
 Command launch_command(const std::vector<std::string>& launched,
                        const std::vector<std::string>& commands);
 std::vector<std::string> take_launched(std::vector<std::string>& arguments);

@@ -8,27 +8,27 @@ namespace sluice {
 
 struct FoundTorch {
   std::string folder;   // contains include/ and lib/
-  std::string version;  // "2.13.0+cpu"; "" if unknown
+  std::string version;  // such as "2.13.0+cpu"; "" if unknown
 };
 
-// Searches LD_LIBRARY_PATH, the RPATH or RUNPATH of `program`, and the system folders, like the
-// loader.
+// Searches for LibTorch like the loader: in LD_LIBRARY_PATH, the RPATH or RUNPATH of `program`, and
+// the system folders.
 std::optional<FoundTorch> find_torch(const std::string& program);
 
-// Throws Error(kUsage) if /proc is not mounted.
+// Returns this program's path. Throws Error(kUsage) if /proc is not mounted.
 std::filesystem::path own_program();
 
-// The path of `sluice-run`, in this program's folder.
+// Returns the path of `sluice-run`, which is in this program's folder.
 std::filesystem::path sibling_program();
 
-// Throws Error(kUsage) if sluice-run or LibTorch is missing, because the loader would print its own
-// message. Also throws for another minor version than sluice was built with, because the binary
-// interface differs.
+// Throws Error(kUsage) if sluice-run or LibTorch is missing, because the loader's own message is
+// less clear. Also throws if LibTorch has another minor version than sluice was built with, because
+// its binary interface differs.
 FoundTorch require_torch(const std::string& command);
 
 bool needs_torch(const std::string& program);
 
-// "2.13.0+cpu" -> "2.13"
+// Returns "2.13" for "2.13.0+cpu".
 std::string minor_version(const std::string& version);
 
 }  // namespace sluice

@@ -42,7 +42,7 @@ struct Inspected {
   std::shared_ptr<const detail::GraphOfModel> graph;
   ModelSpec spec;
   MicrobatchShape shape;
-  detail::SymbolValues sizes;  // by symbol
+  detail::SymbolValues sizes;  // by symbol name
 };
 
 std::string option_of(std::string_view option) {
@@ -117,7 +117,7 @@ std::vector<std::string> without_rows(const std::map<std::string, int>& operator
   return missing;
 }
 
-// Names the sizes that may vary: "float32[rows, source, 48]".
+// Writes a shape with the names of sizes that may vary, such as "float32[rows, source, 48]".
 class SizesText {
  public:
   explicit SizesText(const Inspected& of) : of_(of) {
@@ -179,7 +179,8 @@ Json values_json(const std::vector<ValueSpec>& values, const MicrobatchShape& sh
   return list;
 }
 
-// The values that would cross a cut after each layer.
+// Returns, for each layer, the values that would be sent between stages if the model were cut after
+// it.
 std::vector<std::vector<ValueSpec>> crossing_of(const Inspected& of) {
   std::vector<LayerNames> layers;
   std::vector<int> cuts;
@@ -220,7 +221,7 @@ std::string role_name(LayerRole role) {
   }
 }
 
-// The outermost modules inside the layer, between which it can be cut.
+// Returns the outermost modules inside a layer. The layer can be cut between them.
 std::vector<std::string> modules_inside(const detail::GraphModule& module,
                                         const detail::GraphLayer& layer) {
   std::vector<std::string> inside;
@@ -298,7 +299,7 @@ std::string loss_text(const Inspected& of) {
   return formatted("  loss   not named: set model.loss_output to one of {}\n", join(results, ", "));
 }
 
-// "from 2 to 512, 7 as exported"
+// For example "from 2 to 512, 7 as exported".
 std::string limits_text(const detail::GraphModule& module, const detail::GraphFacts::Size& size) {
   std::string text = formatted("{} as exported", size.example);
   for (const detail::SizeRange& range : module.ranges)
@@ -308,7 +309,7 @@ std::string limits_text(const detail::GraphModule& module, const detail::GraphFa
   return text;
 }
 
-// The archive is untrusted, so print its text with printable().
+// Print the archive's text with printable(), because the archive is untrusted.
 std::string inspect_text(const Inspected& of) {
   const detail::ExportedGraph& graph = of.graph->graph;
   const auto operators = operators_of(graph.training);

@@ -123,7 +123,6 @@ Row key(const char* section, const char* name) {
   return row;
 }
 
-// A key that is not implemented and accepts only its default.
 Row unbuilt_key(const char* section, const char* name, Value (*default_value)(const RunConfig&));
 Row betas_key();
 Row schedule_key();
@@ -134,7 +133,8 @@ Row activation_checkpoint_key();
 Row stage_to_rank_key();
 Row scale_grads_key();
 Row resume_key();
-// How many layers the end stage's extra modules count as. The split convention sets the default.
+// How many layers the first or last stage's extra modules count as in the split. The split
+// convention sets the default.
 Row first_stage_weight_key();
 Row last_stage_weight_key();
 

@@ -19,7 +19,7 @@ std::string example(const Key& key) {
   return "for example " + key.full_name() + " = " + to_toml(value);
 }
 
-// TOML rejects too many digits, so such an override is read as a string.
+// True for integers beyond 64 bits. The TOML parser rejects them, so they are read as strings.
 bool is_huge_integer(const RawValue& raw) {
   std::string_view digits = raw.string;
   if (digits.starts_with('-') || digits.starts_with('+')) digits.remove_prefix(1);
@@ -102,7 +102,8 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
   }
 }
 
-// Ignores case and accepts short names of data types, such as bf16.
+// Returns the allowed word that `text` means. Ignores case and accepts short names of data types,
+// such as bf16.
 std::string meant_word(const Key& key, const std::string& text) {
   static const std::map<std::string, std::string> kShortNames = {
       {"bf16", "bfloat16"}, {"fp16", "float16"}, {"half", "float16"}, {"fp32", "float32"}};
@@ -122,8 +123,8 @@ RawValue with_meant_words(const Key& key, RawValue raw) {
   return raw;
 }
 
-// Also checks list elements. A list that a key accepts beside a word, such as "full", may hold any
-// strings.
+// Throws unless the key accepts the value and its list elements. If a key accepts either a word
+// such as "full" or a list, the list may hold any strings.
 void check_value(const Key& key, const Value& value, const RawValue& raw, const Source& source) {
   if (raw.type == RawValue::Type::kList) {
     if (raw.list.empty() && !key.may_be_empty && key.kinds.front() == Kind::kString) {

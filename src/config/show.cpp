@@ -32,7 +32,7 @@ std::string allowed(const Key& key) {
   return join(parts, "; ");
 }
 
-// Omits the type if the allowed words imply it.
+// Describes allowed values. Omits the type if the allowed words imply it.
 std::string values_of(const Key& key) {
   const std::string words = allowed(key);
   std::string types = types_of(key);
@@ -40,7 +40,7 @@ std::string values_of(const Key& key) {
   return types == "string" && !key.words.empty() ? words : types + "; " + words;
 }
 
-// The split convention may change a default.
+// A default value may differ from default_value() because the split convention sets it.
 std::string origin_of(const Key& key, const RunConfig& config) {
   const std::string& origin = config.origins.at(key.full_name());
   if (origin != "default" || key.get(config) == key.default_value()) return origin;
