@@ -18,7 +18,7 @@ constexpr Setting kSettings[] = {
     // (64 MiB) still gets its own mapping.
     {"glibc.malloc.mmap_threshold", "1073741824"},
     // Keep the free end of a heap, and a thread's heap that is briefly empty. glibc frees an empty
-    // heap only if more than top_pad is free beside it, and top_pad is the size of a heap.
+    // heap only if more than top_pad, the size of a heap, is free beside it.
     {"glibc.malloc.trim_threshold", "4294967296"},
     {"glibc.malloc.top_pad", "67108864"},
     // Use madvise(MADV_HUGEPAGE), for fewer TLB misses and page faults.

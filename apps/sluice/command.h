@@ -32,8 +32,8 @@ struct OptionGroup {
   std::vector<Option> options;
 };
 
-// Rejects a command line that has all options of `given` and none of `missing`. A flag counts as
-// given if it is set, and a text if it is not empty. The first violated rule is reported.
+// Rejects a command line that has all options of `given` and none of `missing`. Unset flags and
+// empty texts count as missing. The first violated rule is reported.
 struct OptionRule {
   std::vector<const char*> given, missing;
   std::string what, remedy;

@@ -28,7 +28,6 @@ namespace {
 
 constexpr std::size_t kHelpColumns = 100;
 
-// Wraps a line of help. Continuation lines are indented by `indent` columns.
 std::string folded(std::string line, std::size_t indent) {
   std::string text;
   while (line.size() > kHelpColumns) {
@@ -153,7 +152,6 @@ Error describe(CLI::App& app, const CLI::ParseError& error,
   const std::vector<std::string> commands = command_names(at);
   const std::vector<std::string> rest = at.remaining();
   const std::string see_help = "see '" + full_name(at) + " --help'";
-  // Report unknown options first.
   if (!rest.empty()) {
     const std::string& first = rest.front();
     if (first.size() > 1 && first.front() == '-') return unknown_option(at, first, extra_options);
@@ -194,7 +192,6 @@ struct Overloaded : Calls... {
 template <typename... Calls>
 Overloaded(Calls...) -> Overloaded<Calls...>;
 
-// `words` are the option's values, at least one.
 void set_value(const CLI::App& app, const Option& option, const std::vector<std::string>& words) {
   const auto text = [&] {
     if (words.front().empty() && *option.if_empty)

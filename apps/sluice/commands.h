@@ -41,8 +41,8 @@ Command debug_command();
 Command graph_command();
 Command init_command();
 Command inspect_command();
-// `launched` is the command line after "--". `commands` are the commands of sluice, and a first
-// word that is none of them names a program.
+// `launched` is the command line after "--". It begins with one of sluice's `commands` or names
+// another program.
 Command launch_command(const std::vector<std::string>& launched,
                        const std::vector<std::string>& commands);
 std::vector<std::string> take_launched(std::vector<std::string>& arguments);

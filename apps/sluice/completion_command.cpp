@@ -39,8 +39,7 @@ void add_offers(const Command& command, const std::string& path, std::vector<Off
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || c == '-' || c == '_'; }
 
-// Finds the options such as "--json" in a help text, and the subcommands, such as CHECK in "sluice
-// data CHECK ..".
+// Finds options such as "--json", and subcommands such as CHECK in "sluice data CHECK ..".
 Offer offer_of(const CompletedText& text) {
   Offer offer{
       .path = "sluice " + text.name, .commands = {}, .options = {}, .takes_keys = text.takes_keys};
@@ -82,7 +81,6 @@ void add_text(const CompletedText& text, std::vector<Offer>& offers) {
     offers.push_back({offer.path + " " + command, {}, offer.options});
 }
 
-// Adds completions for `completion` and `help`, which the program's description does not contain.
 void add_own_words(std::vector<Offer>& offers) {
   std::vector<std::string>& all = offers.front().commands;
   all.emplace_back("completion");

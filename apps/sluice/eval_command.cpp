@@ -34,8 +34,7 @@ std::string text_of(const Evaluation& result) {
   return text.str();
 }
 
-// Removes the configured new adapter, which would not change the loss. Uses an adapter only if the
-// evaluated weights have one.
+// Uses an adapter only if the evaluated weights have one. A new adapter would not change the loss.
 void choose_adapter(RunConfig& config, const std::string& checkpoint) {
   config.lora = {};
   for (const char* key : {"lora.rank", "lora.alpha", "lora.dropout", "lora.target"})

@@ -66,7 +66,6 @@ Linking linking_of(const std::string& program) {
   return linking;
 }
 
-// Reads the version from version.py (a wheel) or build-version (an unpacked LibTorch).
 std::string version_in(const fs::path& folder) {
   constexpr std::size_t kMaxBytes = std::size_t{1} << 16;
   const auto lines_of = [&](const char* name) {

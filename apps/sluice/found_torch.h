@@ -21,9 +21,9 @@ std::filesystem::path own_program();
 // Returns the path of `sluice-run`, which is in this program's folder.
 std::filesystem::path sibling_program();
 
-// Throws Error(kUsage) if sluice-run or LibTorch is missing, because the loader's own message is
-// less clear. Also throws if LibTorch has another minor version than sluice was built with, because
-// its binary interface differs.
+// Throws Error(kUsage) if sluice-run or LibTorch is missing, before the loader prints its own
+// message. Also throws if LibTorch's minor version differs from the build's, because its binary
+// interface differs.
 FoundTorch require_torch(const std::string& command);
 
 bool needs_torch(const std::string& program);

@@ -42,7 +42,7 @@ struct Inspected {
   std::shared_ptr<const detail::GraphOfModel> graph;
   ModelSpec spec;
   MicrobatchShape shape;
-  detail::SymbolValues sizes;  // by symbol name
+  detail::SymbolValues sizes;
 };
 
 std::string option_of(std::string_view option) {
@@ -167,7 +167,7 @@ class SizesText {
   }
 
   const Inspected& of_;
-  std::map<std::string, std::string> names_;  // by symbol
+  std::map<std::string, std::string> names_;
   std::unordered_map<std::string, const detail::GraphValue*> values_;
 };
 

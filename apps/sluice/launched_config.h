@@ -9,9 +9,9 @@
 namespace sluice {
 
 // Loads and checks the configuration of a command such as ("train", "run.toml",
-// "--training.steps=3"), so that an error is reported once and before any process starts. Makes
-// only checks that need neither LibTorch nor this machine. Returns nothing for unknown options.
-// Throws like load_run_config() and plan_of_config().
+// "--training.steps=3"), so that an error is reported once and before any process starts. Needs
+// neither LibTorch nor this machine's properties. Returns nothing for unknown options. Throws like
+// load_run_config() and plan_of_config().
 std::optional<RunConfig> launched_config(const std::vector<std::string>& command,
                                          int num_processes);
 

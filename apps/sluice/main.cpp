@@ -119,7 +119,7 @@ std::vector<std::string> command_names() {
   return names;
 }
 
-// Checks the command in `sluice help COMMAND`. `words` are the arguments after `help`.
+// `words` are the arguments after `help`.
 void require_known_command(const std::vector<std::string>& words) {
   const std::vector<std::string> names = command_names();
   if (words.empty() || std::find(names.begin(), names.end(), words.front()) != names.end()) return;
@@ -150,7 +150,7 @@ constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;
     require_address_space(bytes_of_torch(require_torch(command).folder));
   const char* const given = std::getenv(kAllocatorVariable);
   ::setenv(kAllocatorVariable, allocator_settings(given ? given : "").c_str(), 1);
-  execv(sibling.c_str(), argv);  // with the arguments as the user typed them
+  execv(sibling.c_str(), argv);
   throw Error(ErrorKind::kUsage,
               {.what = "cannot start 'sluice-run': " + std::string(std::strerror(errno)),
                .where = sibling,

@@ -4,7 +4,7 @@
 
 namespace sluice {
 
-// Replaces the file that the user named with `option`. Writes a temporary file first, so a failure
+// Replaces the file that the user named with `option`, by a temporary file, so that a failure
 // leaves the old file. Writes directly to devices, stdout, stderr and pipes opened by the shell
 // (/dev/fd/63). Follows links only within the file's folder. Throws Error(kUsage) for system errors
 // and links to other folders.

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// Returns the program's name for messages. `sluice` passes its own name as argv[0].
+// `sluice` passes its own name as argv[0].
 std::string program_name(const char* program) {
   const std::string own = "sluice-run";
   return std::filesystem::path(program).filename() == own ? own : "sluice";

@@ -45,7 +45,7 @@ struct ScheduleArguments {
   throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
-// Returns 0 if the command line leaves the number to the schedule.
+// Returns 0 for the schedule's default.
 int stages_per_rank_of(const ScheduleArguments& arguments) {
   if (!arguments.num_stages) return arguments.stages_per_rank.value_or(0);
   if (*arguments.num_stages % *arguments.num_ranks != 0) {
@@ -101,8 +101,8 @@ LowerOptions lower_options(const ScheduleArguments& arguments) {
   return options;
 }
 
-// Lowers the schedule (adds sends and receives) if requested. With --check, keeps a schedule that
-// cannot be lowered, because the check explains why.
+// With --check, keeps a schedule that cannot be lowered (completed by sends and receives), because
+// the check explains why.
 Program make_program(const ScheduleArguments& arguments, const Schedule& schedule,
                      bool& is_as_given) {
   is_as_given = false;

@@ -1,6 +1,3 @@
-// The command `sluice train` parses, plans, builds, trains and closes. The plan is verified before
-// memory is allocated. Data, weights and folders are checked before training, so a rejected run
-// leaves no files behind. If a step fails, the weights of the last complete step are saved.
 #include <charconv>
 #include <filesystem>
 #include <fstream>

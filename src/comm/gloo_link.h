@@ -1,13 +1,12 @@
 // A link over LibTorch's ProcessGroupGloo. Messages and collectives have separate process groups,
 // so that a small message does not wait behind a large collective.
 //
-// A frame is a header of at most 8 KiB with the outline (head and layouts), and the tensors' bytes
-// if they fit. Otherwise outline and bytes are separate messages. Their sends are posted before the
-// header, and so before any receive, because Gloo would otherwise move the bytes on the sender's
-// thread.
+// A frame is a header of up to 8 KiB with the outline (head and layouts), and the tensors' bytes if
+// they fit. Otherwise outline and bytes are separate messages, sent before the header. No receive
+// is posted by then, so Gloo does not move the bytes on the sender's thread.
 //
-// A Gloo message longer than its receive kills the process. Tags therefore encode the size in units
-// of 64 bytes, and the receiver allocates that size.
+// A Gloo message longer than its receive kills the process. Tags therefore encode sizes in units of
+// 64 bytes, and receivers allocate that size.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>

@@ -1,20 +1,19 @@
 // Observes a thread's collective calls within its tensor-parallel groups.
 //
-// verify() proves that a program's instructions complete. It does not cover the collectives within
-// a forward, backward or input gradient, which cannot deadlock either:
+// verify() proves that a program's instructions complete, but not the collectives within a forward
+// or backward. These cannot deadlock either:
 //  1. Ranks that differ only in tp run the same instructions, and exchange messages only with ranks
 // of their tp coordinate.
 //  2. Within an instruction they make the same calls in the same order. The same code builds the
 // same autograd graph, which backward traverses in a fixed order. Recomputation repeats the
 // forward's calls in the same backward.
-//  3. A call sends data without waiting, and calls are matched by group and number. A gradient
-// reduction in flight therefore blocks no other call.
+//  3. A call sends data without waiting, and calls are matched by group and number. So a gradient
+// reduction in flight blocks no other call.
 //
-// Suppose an instruction hangs on some rank, and take the first in an order in which the program
-// completes without buffered messages. Its inputs exist, so all ranks that differ only in tp enter
-// it. By 2 they make the same calls, which complete by 3. Gradient sums and the norm come after all
-// layers, in the same order on all ranks. Code that branches on the rank or on data can break 2, so
-// calls are compared.
+// Take an order in which the program completes without buffered messages, and its first instruction
+// that hangs. Its inputs exist, so all ranks that differ only in tp enter it. By 2 they make the
+// same calls, which complete by 3. Gradient sums and the norm follow all layers, in the same order
+// on all ranks. Code that branches on the rank or on data can break 2, so calls are compared.
 #pragma once
 
 #include <functional>

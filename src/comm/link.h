@@ -1,7 +1,7 @@
-// Connects a process to the other processes of a run. Between two processes, pipeline messages
-// arrive in order, and so do collectives, but a collective may overtake a message or the reverse.
-// Tensor memory is allocated only after check(). After abort() only failures are delivered. send()
-// and abort() are thread-safe. The link's threads call the receiver.
+// Connects a process to the others of a run. Between two processes, messages arrive in order, and
+// so do collectives, but one kind may overtake the other. Tensor memory is allocated only after
+// check(). After abort() only failures are delivered. send() and abort() are thread-safe. The
+// link's threads call the receiver.
 #pragma once
 
 #include <c10/util/ThreadLocalDebugInfo.h>

@@ -1,14 +1,14 @@
 // Moves tensors between devices with NCCL. Another link carries the frame heads, which announce the
 // transfers.
 //
-// A channel is one direction of a lane between two processes, with its own communicator and stream.
-// So a transfer waits only for earlier ones of its channel. Receives are posted as the heads
+// A channel is one direction of a lane between two processes. It has its own communicator and
+// stream, so a transfer waits only for earlier ones of its channel. Receives are posted as heads
 // arrive, in the order of the sends. A send ends only with its receive, but the host waits for
 // neither.
 //
-// All processes create communicators in the same order, to avoid deadlock. NCCL only moves bytes,
-// which Group adds. The first failure aborts all communicators. Thread-safe, but each channel makes
-// one transfer at a time.
+// All processes create communicators in the same order, to avoid deadlock. Group adds tensors, not
+// NCCL. The first failure aborts all communicators. Thread-safe, but a channel makes one transfer
+// at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

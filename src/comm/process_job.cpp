@@ -43,7 +43,6 @@ std::string name_of(const ProcessLayout& layout, int num_ranks) {
                    machine_name());
 }
 
-// The local endpoints, which another process's failure aborts.
 class Endpoints {
  public:
   void add(Transport* endpoint) {
@@ -180,7 +179,6 @@ struct ProcessJob::Impl {
     store = std::make_shared<StoreClient>(served->address, served->secret, options.init_timeout);
     const std::string own = "jobs/" + std::to_string(environment.layout.process);
     const std::string number = "job " + std::to_string(store->add(own, 1));
-    // The first process determines the job's name.
     const std::string drawn = unique_suffix();
     name = store->compare_set(number, "", drawn);
     ControlLineOptions line_options;
@@ -226,7 +224,6 @@ struct ProcessJob::Impl {
     throw error;
   }
 
-  // Why this process cannot use NCCL, or "".
   std::string reason_against_nccl() const {
     if (devices.devices.front().is_cpu()) return "ranks compute on the CPU";
     const int each = environment.layout.ranks_per_process(options.num_ranks);
@@ -240,7 +237,6 @@ struct ProcessJob::Impl {
     return find_nccl().missing;
   }
 
-  // Either all processes use NCCL, or none does.
   void agree_on_nccl() {
     const bool is_asked = options.transport == TransportKind::kNccl;
     const bool may_be =

@@ -1,6 +1,6 @@
 // The memory layout of a tensor. A tensor is sent as flat bytes and restored with the same strides
-// and alignment (modulo 64 bytes), because kernels choose their order of additions by these. A
-// dimension of stride 0 is sent once, and gaps between elements are not sent.
+// and alignment (modulo 64 bytes), because kernels choose their order of additions by these.
+// Neither gaps between elements nor repetitions (stride 0) are sent.
 #pragma once
 
 #include <ATen/core/Tensor.h>

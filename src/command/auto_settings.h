@@ -20,8 +20,8 @@ struct AutoParts {
   const LocalRanks& ranks;
 };
 
-// Returns what "auto" settings resolved to, such as {"training.device", "cpu"}, in the order of the
-// key table. Leaves out keys that the data do not need.
+// Returns the values that replaced "auto", such as {"training.device", "cpu"}, in key-table order.
+// Leaves out keys that the data do not need.
 std::vector<std::pair<std::string, std::string>> auto_settings(const AutoParts& of);
 
 // Returns "auto:" and a line per resolved setting, such as "  data.format = text", or "".

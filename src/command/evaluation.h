@@ -22,9 +22,9 @@
 
 namespace sluice {
 
-// Throws Error(kInput) if evaluate_data() would count no label, or would read a malformed row
-// before the first counted label. With max_batches = 0, every file must have a counted label among
-// its rows read so far. Does nothing if the loss counts rows instead of labels.
+// Throws Error(kInput) if evaluate_data() would count no label, or read a malformed row before the
+// first counted label. With max_batches = 0, every file must have a counted label among its rows
+// read so far. Does nothing if the loss counts rows.
 void require_counted_labels(const TokenData& data, const RunConfig& config,
                             std::int64_t max_batches);
 

@@ -72,7 +72,6 @@ bool may_differ(const detail::Key& key) {
          name == "training.threads_per_rank";
 }
 
-// Different settings usually cause the other differences, so list settings first.
 std::vector<std::pair<std::string, std::string>> settings_first(
     const std::map<std::string, std::string>& identity) {
   std::vector<std::pair<std::string, std::string>> ordered(identity.begin(), identity.end());
@@ -92,8 +91,8 @@ std::string hash_of(const Program& program) {
   return content_hash(text);
 }
 
-// Hashes the layers of each stage. If processes cut the model differently after measuring different
-// layer times, they would skip layers.
+// If processes cut the model differently, after measuring different layer times, they would skip
+// layers.
 std::string hash_of(const Partition& partition) {
   std::string text;
   for (const StageContent& stage : partition.stages) {

@@ -22,12 +22,11 @@ namespace sluice {
 // model (names, versions, dtype, generation settings). Returns an empty object for invalid text.
 Json model_of(const std::string& config_text);
 
-// Random weights, which have no files, are hashed as "random".
 Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weights);
 
 // Hashes the data files in reading order, and all settings that affect the order of sequences.
-// Arrays are hashed by size and content. The tokenizer and seq_len are left out for a model whose
-// rows have no tokens. `rows` is the result of set_row_needs().
+// Arrays are hashed by size and content. Leaves out tokenizer and seq_len if rows have no tokens.
+// `rows` comes from set_row_needs().
 Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files,
                              const TokenDataOptions& rows = {});
 

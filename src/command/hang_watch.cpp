@@ -50,7 +50,6 @@ struct HangWatch::Impl {
     thread.join();
   }
 
-  // Returns false if the watch is ending.
   bool sleep(Milliseconds time) {
     std::unique_lock lock(mutex);
     return !told.wait_for(lock, time, [this] { return ending; });
@@ -76,7 +75,6 @@ struct HangWatch::Impl {
   // Returns false if the rank hung and the run was ended.
   bool look(int rank, Rank& watched) {
     std::optional<RunningAction> running = watched.recorder->running();
-    // An instruction that waits for another rank is not hanging.
     if (running && waits(rank)) running.reset();
     const HangVerdict verdict = watched.judge.look(running, clock.counted());
     if (verdict == HangVerdict::kHangs) {

@@ -26,8 +26,7 @@ TokenData open_data(
     const RunConfig& config, TokenDataOptions options,
     const NameOfOption& name_of = [](std::string_view) { return ""; });
 
-// Returns a function that counts a microbatch in the model's own unit, or an empty one if the model
-// counts labels or rows.
+// Counts a microbatch in the model's own unit. Empty if the model counts labels or rows.
 MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec);
 
 Model run_model(const RunConfig& config, const ModelSpec& spec,
@@ -35,8 +34,7 @@ Model run_model(const RunConfig& config, const ModelSpec& spec,
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
 bool uses_fused(const RunConfig& config, const ModelSpec& model);
 // Names the CPU kernels, such as "fused, avx512, own products" (sluice's matrix products) or
-// "plain, avx512". Plain (LibTorch) operators have an instruction set too, because AdamW always
-// uses sluice's kernels.
+// "plain, avx512". Plain operators are LibTorch's, but AdamW still uses sluice's kernels.
 std::string kernels_text(const RunConfig& config, const ModelSpec& model);
 
 RunOptions run_options(const RunConfig& config);

@@ -1,6 +1,5 @@
 // Estimates instruction times from samples. Other activity on the machine only makes samples
-// longer, some many times. With two or more samples, an estimate therefore never depends on a
-// single long sample.
+// longer, so with two or more samples no estimate depends on one long sample.
 #pragma once
 
 #include <chrono>
@@ -28,8 +27,8 @@ LayerTime typical_times(const SampledTimes& samples);
 
 bool needs_more_samples(const SampledTimes& samples);
 
-// Shortens times that contradict each other. Afterwards a backward takes no longer than its input
-// and weight gradients together, and neither gradient takes longer than the backward.
+// Shortens times that contradict each other, so that input gradient and weight gradient each take
+// at most as long as the backward, which takes at most their sum.
 void settle(LayerTime& time);
 
 inline double seconds_between(std::chrono::steady_clock::time_point from,

@@ -26,9 +26,9 @@ struct StepRange {
 
 class TrainingJob {
  public:
-  // Plans, connects to the other processes (docs/launching.md), and opens and checks data, weights,
-  // checkpoint, memory and folders. If it throws, it has created no files. Configuration and model
-  // are checked before the processes connect. `config` and `stop` must outlive the job.
+  // Plans, connects to the other processes (docs/launching.md), and opens and checks all inputs,
+  // memory and folders. Creates no files if it throws. Checks configuration and model before
+  // connecting. `config` and `stop` must outlive the job.
   TrainingJob(const RunConfig& config, StopSignal& stop, std::optional<StepRange> traced = {});
   ~TrainingJob();
 
@@ -58,10 +58,9 @@ struct Evaluation {
 };
 std::string to_json(const Evaluation& result);
 
-// Times layers, optimizer update and transfers on this machine for about `seconds`, but at least in
-// two passes, and in more if samples contradict each other. Needs neither weights nor data. Throws
-// Error(kUsage) if there is no model or it does not fit the configuration, and Error(kMemory) if
-// one layer of each kind does not fit.
+// Times layers, optimizer update and transfers on this machine for about `seconds`, in two passes,
+// or more if samples contradict each other. Needs neither weights nor data. Throws Error(kUsage) if
+// no model fits the configuration, and Error(kMemory) if one layer of each kind does not fit.
 MeasuredMachine measure_machine(const RunConfig& config, double seconds = 1.5);
 
 // Computes the loss on all of data.files in file order, with forwards only. Creates no files. Every
@@ -85,11 +84,10 @@ struct SampleOptions {
   std::uint64_t seed = 0;  // draws are equal on every rank and for every layout
 };
 
-// Generates a continuation of the prompt. model.path is a Hugging Face directory, a checkpoint, or
-// a folder of checkpoints, of which the last is used. An adapter is used with its base model.
-// seq_len becomes the prompt's length. Returns nothing in processes that do not print. Throws like
-// evaluate(), and Error(kUsage) for a prompt without tokens or as long as the model's longest
-// sequence.
+// Continues the prompt. model.path is a Hugging Face directory, a checkpoint, or a folder of
+// checkpoints, of which the last is used. An adapter is used with its base model. seq_len becomes
+// the prompt's length. Returns nothing in processes that do not print. Throws like evaluate(), and
+// Error(kUsage) for a prompt without tokens or too long for the model.
 std::optional<Continuation> sample(RunConfig config, const std::string& prompt,
                                    const SampleOptions& options);
 

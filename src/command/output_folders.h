@@ -17,7 +17,7 @@ void require_model_is_kept(const RunConfig& config);
 // Throws Error(kUsage) if the data include the metrics.jsonl that this run replaces.
 void require_data_is_kept(const RunConfig& config);
 
-// Warns of files of an earlier run that this run ignores or replaces. Returns "" if there are none.
+// Warns of earlier files that this run ignores or replaces. Returns "" for none.
 std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resume);
 
 // Throws Error(kCheckpoint) unless a checkpoint fits on the disk, and Error(kUsage) unless

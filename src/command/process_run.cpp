@@ -79,7 +79,6 @@ std::optional<AdapterDirectory> open_adapter(const RunConfig& config) {
   return AdapterDirectory(config.model.adapter);
 }
 
-// Every endpoint has the run's first failure, so the first endpoint with a failure will do.
 std::optional<Failure> first_failure(const std::vector<std::unique_ptr<Transport>>& endpoints) {
   for (const auto& endpoint : endpoints) {
     if (std::optional<Failure> failure = endpoint->failure()) return failure;

@@ -29,7 +29,7 @@
 namespace sluice {
 
 struct ProcessRun {
-  // Checks data, weights, checkpoint and folders, but creates nothing.
+  // Checks all inputs and folders, but creates nothing.
   ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
              LocalRanks local_ranks, const std::optional<StepRange>& traced = {});
 
@@ -46,7 +46,6 @@ struct ProcessRun {
   // Returns where and how to save a step. Thread-safe.
   SaveTarget target(std::int64_t step) const;
 
-  // Returns null for all ranks but rank 0.
   RunLog* log_of(int rank) { return rank == kRankZero && log ? &*log : nullptr; }
 
   const RunConfig& config;
@@ -62,7 +61,6 @@ struct ProcessRun {
   const std::optional<AdapterDirectory> adapter_tensors;
   const std::shared_ptr<const ModelSpec> part_of_source;
   RunFingerprints made_of;
-  // Each process determines it from the checkpoint folder.
   ResumePoint resume;
   RunFolders folders;
   std::optional<RunLog> log;  // only in the process with rank 0

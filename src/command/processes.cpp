@@ -20,8 +20,8 @@
 namespace sluice {
 namespace {
 
-// Within one process no rank can vanish, and a failing rank ends the others' waits. Only a slow
-// disk or a large stage takes long, so the limit is generous.
+// Limit in one process, where a failing rank ends the others' waits. Only a slow disk or a large
+// stage takes long.
 constexpr std::chrono::hours kLongestWait{1};
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -60,8 +60,8 @@ MeasuredMachine from_bytes(std::string bytes) {
   return measured;
 }
 
-// Adds the time of a message between the first and the last rank. With several processes, these
-// ranks run in different ones.
+// Adds the time of a message between the first and the last rank, which are in different processes
+// if there are several.
 MeasuredMachine with_messages(Transport& transport, MeasuredMachine machine) {
   const int last = transport.size() - 1;
   if (machine.times.empty() || last == kMeasuringRank) return machine;

@@ -64,7 +64,6 @@ class PerRank {
   std::map<int, T> of_rank_;
 };
 
-// Throws Error(kInternal) if the local ranks have different values.
 template <typename T>
 const T& agreed(const PerRank<T>& values, const std::string& what) {
   const auto& [first_rank, first] = *values.begin();

@@ -28,7 +28,7 @@ class Prompt {
   // model has no tokenizer.
   std::vector<std::string> warnings() const;
 
-  // Generates the continuation. Collective over all ranks.
+  // Collective over all ranks.
   Continuation go_on(Pipeline& pipeline) const;
 
  private:

@@ -25,7 +25,7 @@ constexpr std::int64_t kLastSequence = std::int64_t{1} << 62;
 
 int num_cores() { return resolve_threads_per_rank(/*threads_per_rank=*/0, /*ranks_on_machine=*/1); }
 
-// Opens and verifies a checkpoint. Also checks that the manifest's step matches the folder's name.
+// Also checks that the manifest's step matches the folder's name.
 Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> step) {
   Checkpoint checkpoint(path);
   const Manifest& manifest = checkpoint.manifest();

@@ -29,7 +29,6 @@ std::string shown(const Json& object, const std::string& key) {
   return object.contains(key) ? object.at(key).dump() : "not given";
 }
 
-// Describes the first key of config.json that differs. Returns "" if none does.
 std::string config_difference(const std::string& checkpoint, const std::string& own_config) {
   const std::string file = checkpoint + "/config.json";
   std::error_code ignored;

@@ -79,7 +79,6 @@ void RunLog::begin(const std::string& auto_text) {
   next_note_ = began_ + kNoteInterval;
 }
 
-// Only warns that bfloat16 is slow, since the user chose it.
 void RunLog::warn_of_slow_bfloat16() const {
   if (config_.training.mixed_precision != MixedPrecision::kBfloat16) return;
   const double time = ops::bfloat16_time();

@@ -53,8 +53,7 @@ class RunLog {
   // Call before a checkpoint, so that its metrics are on disk first.
   void sync_metrics();
   void saves(std::int64_t step);
-  // Prints predicted and measured memory, the final loss beside the unigram entropy, and the paths
-  // of weights and report.
+  // Prints predicted and measured memory, the final loss, and the paths of weights and report.
   void end(const RunEnd& of);
   const std::optional<Error>& metrics_error() const { return metrics_error_; }
 

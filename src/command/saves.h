@@ -1,5 +1,5 @@
 // Saves a run every checkpoint.interval steps, on request, at the end, and after a failure. All
-// ranks must make the same calls to their RankSaves.
+// ranks must make the same calls.
 #pragma once
 
 #include <cstdint>
@@ -62,8 +62,8 @@ struct InterruptedRank {
 };
 
 // Collective over the processes, after the ranks' threads have ended. Completes a save in flight
-// and saves the last complete step, over new connections. Warns instead of saving if a rank failed
-// within an update, or if a weight is not finite.
+// and saves the last complete step, over new connections. Warns instead if a rank failed within an
+// update or a weight is not finite.
 std::optional<LastWeights> save_last_weights(const TargetOfStep& target,
                                              const PerRank<InterruptedRank>& interrupted,
                                              const LocalRanks& ranks, int threads_per_rank);

@@ -107,9 +107,9 @@ class StragglerSearch {
   std::int64_t steps_ = 0;
 };
 
-// Collective over all ranks, which decide alike when to stop. Returns the number of steps done,
-// including earlier runs'. `ran` gets the last step's instructions. `doing` describes the current
-// activity, for out-of-memory errors between instructions.
+// Collective over all ranks. Returns the number of steps done, including earlier runs'. `ran` gets
+// the last step's instructions. `doing` describes the current activity, for out-of-memory errors
+// between instructions.
 std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, Trainer& trainer,
                        RankSaves& saves, LastStep& ran, std::string& doing) {
   const Group& world = pipeline.world();

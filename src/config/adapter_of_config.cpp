@@ -68,8 +68,7 @@ Adapter stored_adapter(const RunConfig& config, const ModelSpec& model) {
 void require_adapter_base(const RunConfig& config) {
   const bool is_stored = !config.model.adapter.empty();
   if ((!is_stored && config.lora.rank == 0) || !config.model.path.empty()) return;
-  if (!detail::has_feature(config, ModelFeature::kNewAdapter))
-    return;  // plan_of_config() reports that this model takes no new adapter
+  if (!detail::has_feature(config, ModelFeature::kNewAdapter)) return;
   const std::string key = is_stored ? "model.adapter" : "lora.rank";
   refuse(config, key,
          key + " needs the weights of its base model, but model.config alone draws random weights",

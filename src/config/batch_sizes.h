@@ -16,10 +16,9 @@ struct BatchSizes {
 // `config` must come from load_run_config().
 BatchSizes batch_sizes(const RunConfig& config);
 
-// Returns a configuration with one replica that computes the same bits, because it sums gradients
-// in as many shards. With a fixed number of tensor slices, it also has one tensor-parallel rank.
-// Fingerprints use this form, so that a resume with another layout is no change if the bits are
-// equal.
+// Returns a configuration with one replica that computes the same bits, by summing gradients in as
+// many shards. With fixed tensor slices, it also has one tensor-parallel rank. Fingerprints use it,
+// so that resuming with another layout of equal bits is no change.
 RunConfig as_one_replica(RunConfig config);
 
 }  // namespace sluice

@@ -5,7 +5,7 @@
 
 namespace sluice::detail {
 
-// Returns the names of an enum's values. The argument only selects the overload.
+// The argument only selects the overload.
 const Words<ParameterType>& words_of(ParameterType);
 const Words<MixedPrecision>& words_of(MixedPrecision);
 const Words<FusedOperators>& words_of(FusedOperators);

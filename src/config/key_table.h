@@ -1,4 +1,4 @@
-// The table of all configuration keys. Parsing, checks, output and the key reference use it.
+// All configuration keys, for parsing, checks, output and the key reference.
 #pragma once
 
 #include <limits>

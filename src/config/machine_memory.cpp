@@ -29,8 +29,7 @@ std::int64_t to_bytes(double bytes) {
 }
 
 struct Needs {
-  double held = 0,
-         peak = 0;  // doubles, because sums over ranks can be huge
+  double held = 0, peak = 0;
   bool snapshots = false;
 };
 

@@ -17,7 +17,6 @@ std::map<std::string, std::vector<std::string>, std::less<>> own_keys_of(const R
 // Returns the model's file or directory, or "" if no key names one.
 std::string path_of_model(const RunConfig& config);
 
-// Throws Error(kUsage) for a key that the configuration's kind of model does not support.
 void require_supported_by_kind(const RunConfig& config);
 
 bool has_feature(const RunConfig& config, ModelFeature feature);

@@ -181,7 +181,7 @@ std::string recomputed_text(const ActivationCheckpoint& which) {
   return which.kind == ActivationCheckpoint::kFull ? "full" : join(which.names, ",");
 }
 
-// Returns a warning if the layer times may not fit the run, or "". Throws if they do not fit.
+// Returns a warning if the layer times may not fit the run, or "".
 std::string require_times_of_run(const RunConfig& config, const ModelSpec& model,
                                  const MeasuredMachine* measured, const LayerTimes& times) {
   std::optional<std::int64_t> threads;
@@ -254,7 +254,7 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
       measured ? measured->memory_per_rank : machine_memory_bytes() / num_ranks(config);
 }
 
-// Compares a schedule file with the batch size, which the planner does not know.
+// The planner does not know the batch size, so check it here.
 void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
   const BatchSizes found = batch_sizes(config);
   if (schedule.num_microbatches == found.num_microbatches) return;
@@ -410,7 +410,6 @@ std::string subject_of(const Asked& asked) {
                    microbatch_text(asked.model, {options.microbatch_size, options.seq_len}));
 }
 
-// Plans the configured schedule. Returns the plan, or why it is impossible.
 ScheduleCandidate configured_candidate(const Asked& asked) {
   const PipelineOptions& options = asked.options;
   ScheduleCandidate named;
@@ -436,7 +435,7 @@ bool comes_first(const ScheduleCandidate& a, const ScheduleCandidate& b) {
   return key(a) < key(b);
 }
 
-// Marks the configured schedule among the candidates. Adds it if the search did not find it.
+// Marks the configured schedule, and adds it if the search did not find it.
 void mark_configured(const ScheduleCandidate& configured, Comparison& comparison) {
   std::vector<ScheduleCandidate>& all = comparison.candidates;
   auto found = std::find_if(all.begin(), all.end(), [&](const ScheduleCandidate& each) {

@@ -1,6 +1,5 @@
-// The resolved configuration of a run. The command line overrides the environment
-// (SLUICE_SECTION_KEY), which overrides the file, which overrides the defaults. No public header of
-// the library uses RunConfig.
+// The resolved configuration of a run. Precedence: command line, environment (SLUICE_SECTION_KEY),
+// file, default. No public header of the library uses RunConfig.
 #pragma once
 
 #include <cstdint>
@@ -161,8 +160,7 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           KindTable kinds = native_kinds());
 std::map<std::string, std::string> sluice_environment();
 
-// What the plan needs to know of the machine. One process sends it to all, so that all make the
-// same plan.
+// Machine properties for the plan. One process sends them to all, so that all make the same plan.
 struct MeasuredMachine {
   std::string times;                  // layer_times_json(), or ""
   std::int64_t memory_per_rank = 0;   // bytes
@@ -179,10 +177,9 @@ TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
                       std::optional<std::int64_t> threads_per_rank = {});
 std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
 
-// Plans the configured run. Reads only the model's config.json. Notes, warnings and errors name
-// keys and where they were set. Without `measured`, assumes that all ranks run on this machine.
-// Throws Error(kUsage) if there is no model or the configuration does not fit it, Error(kInput) for
-// bad files, and the errors of plan_pipeline().
+// Plans the configured run. Reads only the model's config.json. Messages name keys and where they
+// were set. Without `measured`, assumes that all ranks run on this machine. Throws Error(kUsage) if
+// no model fits the configuration, Error(kInput) for bad files, and the errors of plan_pipeline().
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
 
 // Describes the predicted memory with and without training.layout_free. `plan` must come from

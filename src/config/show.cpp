@@ -32,7 +32,7 @@ std::string allowed(const Key& key) {
   return join(parts, "; ");
 }
 
-// Describes allowed values. Omits the type if the allowed words imply it.
+// Omits the type if the allowed words imply it.
 std::string values_of(const Key& key) {
   const std::string words = allowed(key);
   std::string types = types_of(key);

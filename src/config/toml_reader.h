@@ -26,7 +26,7 @@ std::vector<RawKey> read_toml(std::string_view text, const std::string& file);
 // Reads a file or a pipe. Throws Error(kUsage) if it is unreadable or longer than kMaxTomlBytes.
 std::string read_config_file(const std::string& file);
 
-// Parses a value. Text that is not TOML becomes a string.
+// Text that is not TOML becomes a string.
 RawValue read_toml_value(const std::string& text);
 
 }  // namespace sluice::detail
