@@ -11,7 +11,7 @@ namespace sluice {
 // tensors.
 void require_address_space(std::uint64_t more = 0);
 
-// Returns the bytes of LibTorch's libraries. `folder` is FoundTorch::folder.
+// Bytes of LibTorch's libraries. `folder` is FoundTorch::folder.
 std::uint64_t bytes_of_torch(const std::string& folder);
 
 }  // namespace sluice

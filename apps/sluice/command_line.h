@@ -1,5 +1,5 @@
-// Parses and runs the command lines of sluice and sluice-run. Every failure becomes one line on
-// stderr and an exit code (docs/failures.md). Call these functions from the main thread.
+// Parses and runs the command lines of sluice and sluice-run. Failures become one line on stderr
+// and an exit code (docs/failures.md). Call these functions from the main thread.
 #pragma once
 
 #include <exception>
@@ -16,16 +16,16 @@ namespace sluice {
 // process.
 void begin_process();
 
-// Parses `arguments` (without the program's name) and runs the named command. Returns the exit
-// code. `extra_options` are further names to suggest for an unknown option.
+// Parses `arguments` (without the program's name) and runs the named command. `extra_options` are
+// further names to suggest for an unknown option.
 int run_program(const Command& program, const std::vector<std::string>& arguments,
                 const std::vector<std::string>& extra_options = {});
 
 // Runs `call` and adds "command 'sluice NAME'" to errors without a place.
 int at_command(const std::string& name, const std::function<int()>& call);
 
-// Throws Error(kUsage) if any output to stdout failed. Set errno = 0 before printing, because the
-// message takes the reason from errno.
+// Throws Error(kUsage) if output to stdout failed. Set errno = 0 before printing, because the
+// message gets its reason from errno.
 void finish_stdout();
 
 // Prints "sluice: error: WHAT; WHERE; REMEDY" to stderr, one line per error of an ErrorList.

@@ -1,11 +1,10 @@
-// Every command has a file apps/sluice/<name>_command.cpp and is listed here and in main.cpp or
-// run_main.cpp.
+// Each command has a file <name>_command.cpp, and is listed here and in main.cpp or run_main.cpp.
 //
-//   - `run` is called after the function has returned, so it owns the struct that the options fill
-//     (a shared_ptr captured by value).
-//   - `run` checks the values that no Option or OptionRule checks, and throws sluice::Error.
-//   - `run` returns 0, or another code if the printed result is itself a failure (`--check`: 3).
-//   - Results go to stdout and all else to stderr. With --json, stdout gets one JSON value.
+//   - `run` is called later, so it owns the struct that the options fill (a shared_ptr captured by
+// value).
+//   - `run` checks what no Option or OptionRule checks, and throws sluice::Error.
+//   - `run` returns 0, or another code if the result itself is a failure (`--check`: 3).
+//   - Results go to stdout, all else to stderr. With --json, stdout gets one JSON value.
 #pragma once
 
 #include <functional>
@@ -31,8 +30,8 @@ struct CompletedText {
   bool takes_keys = false;
 };
 
-// Commands that `sluice` itself executes. `program` returns all of them except completion. `others`
-// are the commands of sluice-run.
+// Commands of sluice. `program` returns all of them except completion. `others` are those of
+// sluice-run.
 Command completion_command(const std::function<Command()>& program,
                            const std::vector<CompletedText>& others);
 Command config_command(const Overrides& overrides);

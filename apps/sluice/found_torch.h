@@ -11,14 +11,14 @@ struct FoundTorch {
   std::string version;  // such as "2.13.0+cpu"; "" if unknown
 };
 
-// Searches for LibTorch like the loader: in LD_LIBRARY_PATH, the RPATH or RUNPATH of `program`, and
-// the system folders.
+// Searches LD_LIBRARY_PATH, the RPATH or RUNPATH of `program`, and the system folders, like the
+// loader.
 std::optional<FoundTorch> find_torch(const std::string& program);
 
-// Returns this program's path. Throws Error(kUsage) if /proc is not mounted.
+// Throws Error(kUsage) if /proc is not mounted.
 std::filesystem::path own_program();
 
-// Returns the path of `sluice-run`, which is in this program's folder.
+// The path of `sluice-run`, in this program's folder.
 std::filesystem::path sibling_program();
 
 // Throws Error(kUsage) if sluice-run or LibTorch is missing, before the loader prints its own

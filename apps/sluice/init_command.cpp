@@ -28,8 +28,7 @@ std::string replaced(const std::string& text, const std::string& from, const std
   return text.substr(0, place) + to + text.substr(place + from.size());
 }
 
-// Changes examples/quickstart.toml to train on the headers of the LibTorch in `torch_folder` and to
-// write to ./outputs.
+// Makes examples/quickstart.toml train on this LibTorch's headers and write to ./outputs.
 std::string quickstart(const std::string& torch_folder) {
   std::string text = kQuickstart;
   text = replaced(text,

@@ -114,7 +114,7 @@ bool is_executable(const std::string& file) {
   return std::filesystem::is_regular_file(file, failed) && ::access(file.c_str(), X_OK) == 0;
 }
 
-// Searches PATH for a program name without a slash, but never the working folder.
+// Searches PATH for names without a slash, but never the working folder.
 std::string program_file(const std::string& word) {
   if (word.find('/') != std::string::npos) {
     if (is_executable(word)) return word;
@@ -148,8 +148,8 @@ void require_launchable(const std::vector<std::string>& command,
                 "one of: train, eval, sample, or a program by its path, as ./" + command.front());
 }
 
-// Rejects a word that is neither an option nor an option's value, because "--" must precede the
-// launched command. `arguments` starts with "launch".
+// Rejects a word that is neither an option nor its value, because "--" must precede the launched
+// command. `arguments` starts with "launch".
 void refuse_without_dashes(const std::vector<std::string>& arguments) {
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];

@@ -1,5 +1,4 @@
-// The program `sluice`, which does not link LibTorch. It executes `sluice-run` for commands that
-// need LibTorch.
+// The program `sluice`, without LibTorch. It executes `sluice-run` for commands that need LibTorch.
 #include <unistd.h>
 
 #include <algorithm>

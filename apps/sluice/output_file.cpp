@@ -67,12 +67,12 @@ Error cannot_write(int failed, const std::string& path, const std::string& optio
            .remedy = remedy_of(failed, option)}};
 }
 
-// Resolves links to the file to replace. Rejects links to other folders, because another user's
-// folder may contain a link to this user's files.
+// Rejects links to other folders, because another user's folder may contain a link to this user's
+// files.
 std::string file_to_replace(const std::string& path, const std::string& option) {
   std::error_code failed;
   if (!fs::is_symlink(fs::symlink_status(path, failed))) return path;
-  // Resolve the link here, because weakly_canonical() does not resolve a link to a missing file.
+  // weakly_canonical() does not resolve a link to a missing file.
   fs::path target = path;
   for (int links = 0; links < kMostLinks && fs::is_symlink(fs::symlink_status(target, failed));
        ++links)

@@ -27,8 +27,8 @@ void quiet_torch() {
   if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
 
-// Calls backtrace() once, which loads libgcc_s. If LibTorch made the first call when memory is
-// full, loading would fail and the C library would end the process.
+// Loads libgcc_s by the first backtrace(). If LibTorch made this call when memory is full, loading
+// would fail and end the process.
 void load_unwinder() {
   void* frame = nullptr;
   ::backtrace(&frame, 1);

@@ -64,7 +64,7 @@ Schedule make_named(const ScheduleArguments& arguments) {
   return make_schedule(arguments.name, shape);
 }
 
-// Reads a schedule file. Counts on the command line must match the file's.
+// Counts on the command line must match the file's.
 Schedule read_file(const ScheduleArguments& arguments) {
   const auto must_be = [&](std::optional<std::int64_t> wanted, int found, const char* what) {
     if (!wanted || *wanted == found) return;
@@ -129,8 +129,7 @@ ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& 
   return has_transfers ? ProofTransport::kTorch : ProofTransport::kSluice;
 }
 
-// Changes instruction numbers in the report to cell numbers of the schedule, which also count idle
-// cells.
+// Changes instruction numbers to cell numbers of the schedule, which also count idle cells.
 void point_at_cells(const Schedule& schedule, VerifyReport& report) {
   const auto point_at_cell = [&](Violation& violation) {
     if (violation.rank < 0 || violation.index < 0) return;

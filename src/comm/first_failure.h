@@ -11,7 +11,6 @@ namespace sluice {
 
 class FirstFailure {
  public:
-  // Returns false if an earlier failure is set.
   bool set(const Failure& failure) noexcept {
     const std::lock_guard lock(mutex_);
     if (happened()) return false;

@@ -123,9 +123,8 @@ at::Tensor sum(const Member& backend, const Exchanged& exchanged, SumOrder order
 // saves. All members choose alike, because their tensors have the same shape and dtype.
 constexpr std::size_t kInPiecesBytes = 64 << 10;
 
-// Each of n members sums one piece and sends the sum to all. A member thus sends 2 (n - 1) / n of
-// the tensor instead of n - 1 tensors. Additions have the same order, and so the same bits, as in a
-// single exchange.
+// Each of n members sums one piece and sends the sum to all. So a member sends 2 (n - 1) / n of the
+// tensor instead of n - 1 tensors. Additions have the same order, and so the same bits.
 Work<at::Tensor> all_reduce_in_pieces(const std::shared_ptr<GroupBackend>& backend,
                                       const at::Tensor& tensor, SumOrder order) {
   const at::NoGradGuard no_grad;

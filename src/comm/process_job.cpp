@@ -384,7 +384,6 @@ std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
     throw_if_failed();  // prefer the cause
     throw;
   }
-  // A failure may have come before the endpoints were registered.
   throw_if_failed();
   ++impl.num_connections;
   return endpoints;

@@ -31,9 +31,9 @@ struct ProcessJobOptions {
 
 class ProcessJob {
  public:
-  // Collective over the processes. Throws the errors of join_job(), and Error(kUsage) if the ranks
-  // cannot be divided evenly, devices are missing, or requested NCCL is unavailable. If `options`
-  // differ, all processes throw Error(kUsage), here or from connect().
+  // Collective over the processes. Throws the errors of join_job(), and Error(kUsage) if ranks
+  // cannot be divided evenly, devices are missing, requested NCCL is unavailable, or (here or from
+  // connect()) `options` differ between processes.
   ProcessJob(LaunchEnvironment environment, const ProcessJobOptions& options);
   // After finish(), failures of other processes have no effect.
   ~ProcessJob();

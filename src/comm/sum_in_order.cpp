@@ -7,7 +7,6 @@
 namespace sluice {
 namespace {
 
-// Returns new memory, which the caller may change.
 at::Tensor sum_of_subtree(std::span<const at::Tensor> terms, at::Device device) {
   if (terms.size() == 1) {
     const at::Tensor& term = terms.front();

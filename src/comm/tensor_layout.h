@@ -20,7 +20,6 @@ class TensorLayout {
   explicit TensorLayout(const at::Tensor& tensor);
 
   void write(Packer& writer) const;
-  // Throws Error(kPeer), naming the place `where`, for an invalid layout.
   static TensorLayout read(Unpacker& reader, const std::string& where);
 
   bool defined() const { return defined_; }

@@ -1,4 +1,4 @@
-// Computes the loss of a model on a data set. Every sequence counts once, in file order.
+// Computes the loss on a data set. Every sequence counts once, in file order.
 #pragma once
 
 #include <bit>
@@ -48,8 +48,8 @@ struct DataLoss {
 };
 
 // Evaluates the first max_batches batches (0: all). `losses_of` gets this replica's microbatches
-// (possibly none) and returns the losses of all replicas in microbatch order, so that the sum is
-// the same for every layout. Throws Error(kInput) for a malformed row and if no label is counted.
+// (possibly none) and returns all replicas' losses in microbatch order, so that the sum is the same
+// for every layout. Throws Error(kInput) for a malformed row and if no label is counted.
 DataLoss evaluate_data(
     const TokenData& data, const Model& model, const EvaluationBatches& batches,
     std::int64_t max_batches, std::int64_t step,

@@ -30,8 +30,7 @@
 namespace sluice {
 namespace {
 
-// Adds the length and the text. Without lengths, {"ab", "c"} and {"a", "bc"} would have the same
-// hash.
+// Adds the length too. Without it, {"ab", "c"} and {"a", "bc"} would have the same hash.
 void add_text(const std::string& text, ContentHash& hash) {
   const std::string counted = formatted("{}:{}", text.size(), text);
   hash.add(counted.data(), counted.size());
@@ -63,8 +62,7 @@ std::string tokenizer_of(const RunConfig& config, const std::vector<std::string>
   return tokens.identity();
 }
 
-// Whether processes may set the key differently. Paths may differ, because the files are compared
-// by content.
+// Paths may differ between processes, because the files are compared by content.
 bool may_differ(const detail::Key& key) {
   const std::string name = key.full_name();
   return key.is_path || key.section == "comm" || name == "metrics.log_level" ||

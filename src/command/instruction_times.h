@@ -36,7 +36,7 @@ inline double seconds_between(std::chrono::steady_clock::time_point from,
   return std::chrono::duration<double>(to - from).count();
 }
 
-// Times the instructions of one rank, on the rank's thread.
+// Used by one rank's thread only.
 class InstructionTimes final : public ExecutorObserver {
  public:
   // `casts`: a stage casts its weights in its first forward of a step.

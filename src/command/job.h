@@ -63,10 +63,10 @@ std::string to_json(const Evaluation& result);
 // no model fits the configuration, and Error(kMemory) if one layer of each kind does not fit.
 MeasuredMachine measure_machine(const RunConfig& config, double seconds = 1.5);
 
-// Computes the loss on all of data.files in file order, with forwards only. Creates no files. Every
-// layout gives the same bits. `plan` is the plan of `config`. `checkpoint` is a directory of
-// weights, or "" for model.path. Throws like TrainingJob, Error(kCheckpoint) for a missing
-// checkpoint or one of another model, and Error(kNotFinite).
+// Computes the loss on all of data.files in file order, with forwards only. Every layout gives the
+// same bits. `plan` is the plan of `config`. `checkpoint` is a directory of weights, or "" for
+// model.path. Throws like TrainingJob, Error(kCheckpoint) for a missing checkpoint or one of
+// another model, and Error(kNotFinite).
 Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string& checkpoint = "");
 
 struct Continuation {
@@ -91,8 +91,7 @@ struct SampleOptions {
 std::optional<Continuation> sample(RunConfig config, const std::string& prompt,
                                    const SampleOptions& options);
 
-// Returns the exit code of `call`. Explains out-of-memory errors that occur before any rank
-// started.
+// Explains out-of-memory errors that occur before any rank started.
 int run_job(const std::function<int()>& call);
 
 }  // namespace sluice

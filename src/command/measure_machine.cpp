@@ -1,5 +1,5 @@
-// Trains a small model (small_model.h) to time a real run's instructions. Runs as many copies at
-// once as ranks will share the cores.
+// Times a real run's instructions on a small model (small_model.h), in as many copies as ranks will
+// share the cores.
 #include <algorithm>
 #include <chrono>
 #include <functional>

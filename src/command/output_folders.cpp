@@ -38,12 +38,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns what checkpoints contain: the adapter if there is one, otherwise the model.
 ModelSpec saved_part(const ModelSpec& model) {
   return has_adapter(model) ? adapter_alone(model) : model;
 }
 
-// Returns the bytes of the largest file that a rank writes. An adapter is one file.
+// An adapter is one file. Otherwise, each rank writes its own files.
 std::uint64_t largest_shard(const Plan& plan) {
   std::int64_t bytes = 1;
   if (has_adapter(plan.model)) {

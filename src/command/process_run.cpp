@@ -96,8 +96,8 @@ struct TrainingJob::Impl {
   explicit Impl(const RunConfig& config, int num_ranks)
       : processes(prepared(config), job_options(config, num_ranks)) {}
 
-  // Restores checkpoints that a killed run was replacing. Connecting comes later, because once
-  // connected, the other processes look for checkpoints.
+  // Restores checkpoints that a killed run was replacing, before the processes connect and look for
+  // checkpoints.
   static LaunchEnvironment prepared(const RunConfig& config) {
     LaunchEnvironment environment = read_launch_environment();
     if (environment.layout.process == 0) io::restore_moved_steps(config.checkpoint.folder);

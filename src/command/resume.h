@@ -29,9 +29,8 @@ ResumePoint new_run();
 // generation and then by step, and skips invalid ones with a warning. If all committed checkpoints
 // are damaged, it throws instead of starting at step 1.
 //
-// A run that does not continue the newest checkpoint gets a later generation. Throws
-// Error(kCheckpoint) for a checkpoint that is missing, damaged, or of another model or other data
-// (unless allowed), even if no steps are left. Different settings only cause a warning.
+// Throws Error(kCheckpoint) for a checkpoint that is missing, damaged, or of another model or other
+// data (unless allowed), even if no steps are left. Different settings only cause a warning.
 ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& made_of);
 
 bool is_finished(const RunConfig& config, const ResumePoint& resume);

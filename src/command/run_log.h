@@ -1,5 +1,5 @@
-// Prints a training run's progress on stdout and writes metrics.jsonl. Warns and stops if an output
-// cannot be written. Only rank 0's thread uses the log between begin() and end().
+// Prints a run's progress and writes metrics.jsonl. Warns and stops if an output cannot be written.
+// Only rank 0's thread uses the log between begin() and end().
 #pragma once
 
 #include <chrono>

@@ -14,7 +14,7 @@ inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 
 using Unbuilt = std::map<const Key*, Value>;
 
-// Returns a "not built yet" error for each unbuilt key that does not have its default value.
+// Returns a "not built yet" error for each unbuilt key without its default value.
 std::vector<Error> unbuilt_errors(const RunConfig& config, const Unbuilt& unbuilt);
 
 // Throws Error(kUsage) for keys that contradict each other.

@@ -1,4 +1,4 @@
-// Maps key names of other libraries to sluice's keys, for error messages and the key reference.
+// Other libraries' names for sluice's keys, for error messages and the key reference.
 #pragma once
 
 #include <string>

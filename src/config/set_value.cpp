@@ -102,8 +102,7 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
   }
 }
 
-// Returns the allowed word that `text` means. Ignores case and accepts short names of data types,
-// such as bf16.
+// Ignores case and accepts short names of data types, such as bf16.
 std::string meant_word(const Key& key, const std::string& text) {
   static const std::map<std::string, std::string> kShortNames = {
       {"bf16", "bfloat16"}, {"fp16", "float16"}, {"half", "float16"}, {"fp32", "float32"}};

@@ -20,8 +20,7 @@ struct Source {
   }
 };
 
-// Sets the key and returns the converted value. Throws Error(kUsage) for a wrong value or list
-// element.
+// Returns the converted value. Throws Error(kUsage) for a wrong value or list element.
 Value set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source);
 
 }  // namespace sluice::detail

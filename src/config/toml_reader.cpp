@@ -160,7 +160,7 @@ RawValue read_toml_value(const std::string& text) {
   RawValue word;
   word.type = RawValue::Type::kString;
   word.string = text;
-  // Read text with a line break as a string, because the break could start another key.
+  // A line break could start another key, so such text is a string.
   if (text.size() > kMaxTomlBytes || text.find_first_of("\r\n") != std::string::npos) return word;
   try {
     const toml::table table = parse("value = " + text, "");

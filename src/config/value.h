@@ -1,4 +1,4 @@
-// The value of a key while it is converted from text to a member of RunConfig.
+// The value of a key between text and RunConfig.
 #pragma once
 
 #include <cstdint>
