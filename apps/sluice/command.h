@@ -38,7 +38,7 @@ struct OptionRule {
   std::vector<const char*> given, missing;
   std::string what, remedy;
 };
-// Returns the rule that `option` needs `other`, unless `unless` is given.
+// `option` needs `other`, unless `unless` is given.
 OptionRule needs(const char* option, const char* other, const char* unless = nullptr);
 
 struct Command {
@@ -47,8 +47,8 @@ struct Command {
   std::vector<OptionGroup> groups = {};
   std::string footer = {};
   std::vector<OptionRule> rules = {};
-  // Runs the command and returns the exit code, or nothing to continue with the named subcommand.
-  // Without `run`, a subcommand is required.
+  // Returns the exit code, or nothing to continue with the named subcommand. Without `run`, a
+  // subcommand is required.
   std::function<std::optional<int>()> run = {};
   std::vector<Command> commands = {};
 };

@@ -68,8 +68,7 @@ Error refused(const CLI::App& app, const std::string& what, const std::string& r
           {.what = what, .where = "command '" + full_name(app) + "'", .remedy = remedy}};
 }
 
-// Returns the command to name in an error: the outermost with unexpected arguments, or else the
-// innermost.
+// The command to name in an error: the outermost with unexpected arguments, or else the innermost.
 const CLI::App& command_with_unparsed_arguments(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() || !app.remaining().empty()

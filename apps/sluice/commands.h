@@ -23,8 +23,7 @@ Command measure_command(const Overrides& overrides);  // for `sluice plan --meas
 Command sample_command(const Overrides& overrides);
 Command train_command(const Overrides& overrides);
 
-// Help text of a command that sluice-run executes. Shell completion takes option names from the
-// text.
+// Help text of a sluice-run command. Shell completion takes option names from the text.
 struct CompletedText {
   std::string name, help;
   bool takes_keys = false;

@@ -179,8 +179,7 @@ Json values_json(const std::vector<ValueSpec>& values, const MicrobatchShape& sh
   return list;
 }
 
-// Returns, for each layer, the values that would be sent between stages if the model were cut after
-// it.
+// The values that stages would exchange if the model were cut after each layer.
 std::vector<std::vector<ValueSpec>> crossing_of(const Inspected& of) {
   std::vector<LayerNames> layers;
   std::vector<int> cuts;
@@ -221,7 +220,7 @@ std::string role_name(LayerRole role) {
   }
 }
 
-// Returns the outermost modules inside a layer. The layer can be cut between them.
+// The outermost modules inside a layer, between which it can be cut.
 std::vector<std::string> modules_inside(const detail::GraphModule& module,
                                         const detail::GraphLayer& layer) {
   std::vector<std::string> inside;

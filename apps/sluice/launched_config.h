@@ -15,8 +15,8 @@ namespace sluice {
 std::optional<RunConfig> launched_config(const std::vector<std::string>& command,
                                          int num_processes);
 
-// Checks the configuration of `train` or `eval` before LibTorch is loaded. Skips a configuration
-// from a pipe, which cannot be read twice.
+// Checks the configuration of `train` or `eval` before LibTorch is loaded. Skips pipes, which
+// cannot be read twice.
 void check_named_config(const std::vector<std::string>& command);
 
 }  // namespace sluice

@@ -32,7 +32,7 @@ struct CommandText {
   std::string_view more = "";  // shown only by the command's own --help
 };
 
-// Help texts of commands that sluice-run executes.
+// Commands that sluice-run executes.
 constexpr std::array kSibling = {
     CommandText{"train",
                 "train CONFIG.toml [--section.key value | --section.key=value ...] "

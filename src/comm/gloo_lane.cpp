@@ -30,7 +30,6 @@ struct Prefix {
   std::uint64_t payload_inside = 0;
 };
 
-// Charges this thread's memory allocations to the local ranks.
 class CountsAs {
  public:
   explicit CountsAs(const LinkReceiver& receiver) : before_(Info::current()) {

@@ -67,7 +67,7 @@ class PeerLane {
   // Returns false if frames are still unsent after `until`.
   bool flush(std::chrono::steady_clock::time_point until);
   void stop();
-  // Unfinished transfers. Gloo may still use them, so destroy them after the process group.
+  // Unfinished transfers, which Gloo may use until the process group is destroyed.
   std::vector<WorkPtr> leftovers();
 
  private:

@@ -1,5 +1,5 @@
-// The exchanges of a group, shared by its members in one process. Other processes' contributions
-// come through arrive(). A tensor is sent only once to each process. Thread-safe.
+// The exchanges of a group, shared by its members in one process. arrive() adds other processes'
+// contributions. A tensor is sent once to each process. Thread-safe.
 #pragma once
 
 #include <condition_variable>

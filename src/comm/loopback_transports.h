@@ -1,4 +1,4 @@
-// Runs all ranks in one process over Gloo or NCCL, without a launcher.
+// Runs all ranks in one process over Gloo or NCCL.
 #pragma once
 
 #include <memory>

@@ -36,7 +36,7 @@ constexpr std::chrono::seconds kToKeep{20};
 // How long the process that serves the store waits for others to end.
 constexpr std::chrono::milliseconds kOthersToEnd{30'000};
 
-// For example "process 1 (ranks 2, 3), pid 4711 on node7".
+// For example "process 1 (rank 2), pid 4711 on node7".
 std::string name_of(const ProcessLayout& layout, int num_ranks) {
   return formatted("{}, pid {} on {}",
                    process_text(layout.process, layout.num_processes, num_ranks), getpid(),
@@ -290,8 +290,8 @@ struct ProcessJob::Impl {
     return first;
   }
 
-  // The address by which others reach this process. The serving process connects to its own store
-  // by loopback, so it takes the local address of its route to the next machine.
+  // The serving process connects to its own store by loopback. It therefore takes the local address
+  // of its route to the next machine.
   std::string own_host() {
     const ProcessLayout& layout = environment.layout;
     const auto key = [&](int process) { return formatted("{}/host/{}", name, process); };

@@ -102,7 +102,7 @@ class ProcessRanks final : public LinkReceiver {
   // For example "rank 0 waits for 1RECV_B3 of step 4 from rank 2". Several with commas, or "".
   std::string waits() const;
 
-  // Charges the link's allocations to the calling thread's rank.
+  // Charges the link's allocations to this thread's rank.
   void count_as_this_thread();
   std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as() const override;
 

@@ -14,8 +14,7 @@
 namespace sluice {
 namespace {
 
-// Gloo's time to connect. It is short, because all processes are present by then, and a job's
-// failure does not end Gloo's waits.
+// Short, because all processes are present by then, and a job's failure does not end Gloo's waits.
 constexpr std::chrono::seconds kConnect{30};
 
 void meet(StoreClient& store, const ProcessTransportOptions& options) {

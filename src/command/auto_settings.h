@@ -24,7 +24,7 @@ struct AutoParts {
 // Leaves out keys that the data do not need.
 std::vector<std::pair<std::string, std::string>> auto_settings(const AutoParts& of);
 
-// Returns "auto:" and a line per resolved setting, such as "  data.format = text", or "".
+// Returns "auto:" and a line per setting, such as "  data.format = text", or "".
 std::string auto_text(const AutoParts& of);
 
 }  // namespace sluice

@@ -210,8 +210,7 @@ void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& 
                                    weights.tensors ? &*weights.tensors : nullptr, pipeline.seed()));
 }
 
-// Evaluation has no gradients and no optimizer. Its activations take no more memory than
-// training's.
+// Evaluation has no gradients and no optimizer. Its activations take at most training's memory.
 void require_memory_to_evaluate(Plan plan, const LocalRanks& ranks) {
   for (RankPrediction& rank : plan.ranks)
     rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes =

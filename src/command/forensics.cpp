@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-// Instructions recorded per rank: the last microbatches of any schedule, in about 30 KB.
+// Records the last microbatches of any schedule, in about 30 KB per rank.
 constexpr std::size_t kLeastKept = 256;
 
 std::string draw_failure(const Program& program, int rank, int index, const GridOptions& options) {

@@ -72,7 +72,7 @@ struct HangWatch::Impl {
       watched.judge.learn(action, seconds);
   }
 
-  // Returns false if the rank hung and the run was ended.
+  // Returns false after ending the run.
   bool look(int rank, Rank& watched) {
     std::optional<RunningAction> running = watched.recorder->running();
     if (running && waits(rank)) running.reset();

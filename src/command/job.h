@@ -26,9 +26,9 @@ struct StepRange {
 
 class TrainingJob {
  public:
-  // Plans, connects to the other processes (docs/launching.md), and opens and checks all inputs,
-  // memory and folders. Creates no files if it throws. Checks configuration and model before
-  // connecting. `config` and `stop` must outlive the job.
+  // Plans, connects to the other processes (docs/launching.md), and opens and checks inputs, memory
+  // and folders. Creates no files if it throws. Checks configuration and model before connecting.
+  // `config` and `stop` must outlive the job.
   TrainingJob(const RunConfig& config, StopSignal& stop, std::optional<StepRange> traced = {});
   ~TrainingJob();
 

@@ -1,5 +1,5 @@
-// Times a real run's instructions on a small model (small_model.h), in as many copies as ranks will
-// share the cores.
+// Times a real run's instructions on a small model (small_model.h). As many copies run at once as
+// ranks will share the cores.
 #include <algorithm>
 #include <chrono>
 #include <functional>

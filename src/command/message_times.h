@@ -13,7 +13,7 @@ struct MessageTimes {
 // Returns the bytes of the largest message between stages, for any split.
 double largest_message(const LayerTimes& times);
 
-// Both ranks call this. Only the lower rank's result is a measurement.
+// Both ranks call this. Only the lower rank's result is measured.
 MessageTimes message_times(Transport& transport, int other, double bytes);
 
 }  // namespace sluice

@@ -42,7 +42,7 @@ ModelSpec saved_part(const ModelSpec& model) {
   return has_adapter(model) ? adapter_alone(model) : model;
 }
 
-// An adapter is one file. Otherwise, each rank writes its own files.
+// An adapter is one file.
 std::uint64_t largest_shard(const Plan& plan) {
   std::int64_t bytes = 1;
   if (has_adapter(plan.model)) {
@@ -98,7 +98,7 @@ bool sees(const fs::path& path) {
   return true;
 }
 
-// The processes of a killed launcher end, and unlock their folders, a little later.
+// The processes of a killed launcher end a little later, so wait for their locks.
 constexpr std::chrono::seconds kFolderPatience{5};
 
 bool is_same_folder(int one, int other) {

@@ -37,7 +37,7 @@ struct LocalRanks {
   // True with several processes. Others may then keep running after an error here.
   bool has_others = false;
   std::function<void(int rank, const std::string& what, const std::string& remedy)> report_hung;
-  // Call when all ranks have finished a step. From then on, the timeouts for steps apply.
+  // Call when all ranks have finished a step, so that timeouts for steps apply.
   std::function<void()> steps_begin = [] {};
 
   bool has(int rank) const;

@@ -91,8 +91,8 @@ double uniform_at(std::uint64_t seed, std::size_t position) {
   return (drawn[0] + drawn[1] * kOneIn32Bits) * kOneIn32Bits;
 }
 
-// Samples a token. `logits_V` are the last position's logits, equal on all ranks. If dividing by
-// the temperature overflows, returns the most likely token.
+// `logits_V` are the last position's logits, equal on all ranks. If dividing by the temperature
+// overflows, returns the most likely token.
 std::int64_t drawn_token(const at::Tensor& logits_V, double temperature, double uniform) {
   const at::Tensor scaled_V = logits_V.to(at::kDouble).div(temperature);
   if (std::isinf(scaled_V.max().item<double>())) return logits_V.argmax().item<std::int64_t>();

@@ -50,7 +50,7 @@ class RunStory {
   // Stops all writing. Call this if the metrics folder was deleted.
   void give_up() { given_up_ = true; }
   // Completes run.json and writes the files of metrics.report and metrics.enable_tensorboard. Does
-  // nothing if the run never started or was refused.
+  // nothing for runs that never started or were refused.
   std::string end(const RunEnd& of);
 
  private:

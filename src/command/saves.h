@@ -29,10 +29,10 @@ class RankSaves {
   // Call between steps. Polls a save in flight, and starts a save if one is due. If a save failed,
   // throws its Error(kCheckpoint) on every rank, or warns if checkpoint.on_save_error = "continue".
   void after_step(std::int64_t step, StepRequest request, const Group& world);
-  // Saves the final state and waits for the commit. Returns the checkpoint's path.
+  // Saves the final state and waits for the commit.
   std::string finish(std::int64_t step, const Group& world);
-  // After a failure, completes a save in flight over `world`, whose connections are new. Returns
-  // the save's outcome if it succeeded.
+  // After a failure, completes a save in flight over new connections (`world`). Returns its outcome
+  // if it succeeded.
   std::optional<SaveOutcome> drain(const Group& world);
 
  private:

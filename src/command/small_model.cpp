@@ -39,7 +39,7 @@ ActivationCheckpoint recomputed_of(const ActivationCheckpoint& which, const Mode
   return names.empty() ? ActivationCheckpoint() : ActivationCheckpoint(which.kind, names);
 }
 
-// Avoids zeros and denormals, which have other speeds. Faster than real initialization.
+// Avoids zeros and denormals, which compute at other speeds.
 void fill(at::Tensor& value) {
   if (!value.is_floating_point()) return;
   value.dim() < 2 ? value.fill_(1) : value.uniform_(-0.03, 0.03);

@@ -60,7 +60,7 @@ double validation_loss(const ProcessRun& run, const Model& model, Pipeline& pipe
                                       .remedy = "lower optimizer.lr, or look at the weights"});
 }
 
-// Computes the validation loss and continues the prompts. Collective over all ranks.
+// Collective over all ranks.
 Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline, int rank,
                    std::int64_t step, std::string& doing) {
   Validated validated;
@@ -78,7 +78,7 @@ Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline
   return validated;
 }
 
-// Searches for stragglers (slow ranks) at logged steps.
+// Warns of stragglers (slow ranks).
 class StragglerSearch {
  public:
   explicit StragglerSearch(const Plan& plan) : work_(rank_work(plan)), watch_(work_) {}
@@ -88,7 +88,7 @@ class StragglerSearch {
     ++steps_;
     return compute_cpu_ += compute_cpu;
   }
-  // Warns of each straggler once. `stats` has all ranks' times.
+  // `stats` has all ranks' times.
   void gathered(const std::vector<RankStats>& stats, RunLog& log) {
     std::vector<double> seconds;
     seconds.reserve(stats.size());
@@ -121,7 +121,7 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
   StragglerSearch stragglers(run.plan);
   for (std::int64_t step = first;; ++step) {
     doing = formatted("step {}", step);
-    // After this barrier, every rank has completed and logged the previous step.
+    // Afterwards every rank has completed and logged the previous step.
     world.barrier().wait();
     if (log && step == first)
       log->steps_begin(run.ranks.threads_per_rank(training.threads_per_rank));
@@ -223,8 +223,8 @@ void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
     FillStage base;
     if (run.adapter) base = weights_of(*run.weights.directory, run.plan.model);
     PipelineControl(pipeline).load_state(*run.resume.checkpoint, base);
-    // Every rank has loaded after the barrier. Close the files, because replaced ones occupy the
-    // disk while open.
+    // After all ranks have loaded, close the files, because replaced ones occupy the disk while
+    // open.
     pipeline.world().barrier().wait();
     if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
   } else if (run.weights.directory) {

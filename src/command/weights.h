@@ -18,8 +18,8 @@ struct OpenedWeights {
 OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec);
 OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec);
 
-// Throws Error(kCheckpoint) if `adapter` is a checkpoint trained on weights other than `base`.
-// Other PEFT directories do not identify their base.
+// Throws Error(kCheckpoint) if `adapter` is a checkpoint trained on other weights than `base`. PEFT
+// directories do not identify their base.
 void require_base_of_run(const std::string& adapter, const ModelSpec& spec,
                          const OpenedWeights& base);
 // Throws Error(kInput) if the directory `base` cannot be read.

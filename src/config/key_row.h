@@ -133,8 +133,7 @@ Row activation_checkpoint_key();
 Row stage_to_rank_key();
 Row scale_grads_key();
 Row resume_key();
-// How many layers the first or last stage's extra modules count as in the split. The split
-// convention sets the default.
+// How many layers the end stage's extra modules count as. The split convention sets the default.
 Row first_stage_weight_key();
 Row last_stage_weight_key();
 

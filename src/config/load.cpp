@@ -30,7 +30,7 @@ const Key* find_key(const std::string& full_name) {
   return found == table.end() ? nullptr : &*found;
 }
 
-// A SLUICE_ environment variable that is not a key. `check` throws for a wrong value.
+// A SLUICE_ variable that is not a key. `check` throws for a wrong value.
 struct OtherVariable {
   std::string name;
   void (*check)(const std::string& value);
@@ -83,7 +83,7 @@ struct Reading {
 };
 
 void load_file(Reading& reading, const std::string& file) {
-  // Relative paths start at the file's folder, or at the working folder for a pipe such as <(...).
+  // Relative paths start at the file's folder, or for a pipe such as <(...) at the working folder.
   std::error_code unknown;
   const std::string folder = std::filesystem::is_regular_file(file, unknown)
                                  ? std::filesystem::path(file).parent_path().string()

@@ -435,7 +435,7 @@ bool comes_first(const ScheduleCandidate& a, const ScheduleCandidate& b) {
   return key(a) < key(b);
 }
 
-// Marks the configured schedule, and adds it if the search did not find it.
+// Adds the configured schedule if the search did not find it.
 void mark_configured(const ScheduleCandidate& configured, Comparison& comparison) {
   std::vector<ScheduleCandidate>& all = comparison.candidates;
   auto found = std::find_if(all.begin(), all.end(), [&](const ScheduleCandidate& each) {

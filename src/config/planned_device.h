@@ -1,5 +1,5 @@
-// Predicts the device of a plan's ranks with NVIDIA's driver, without LibTorch. When a run starts,
-// LibTorch chooses the device (device/device.h).
+// Predicts the device of a plan's ranks from NVIDIA's driver, without LibTorch, which chooses the
+// device when a run starts (device/device.h).
 #pragma once
 
 #include <cstdint>

@@ -177,9 +177,9 @@ TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
                       std::optional<std::int64_t> threads_per_rank = {});
 std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
 
-// Plans the configured run. Reads only the model's config.json. Messages name keys and where they
-// were set. Without `measured`, assumes that all ranks run on this machine. Throws Error(kUsage) if
-// no model fits the configuration, Error(kInput) for bad files, and the errors of plan_pipeline().
+// Reads only the model's config.json. Messages name keys and where they were set. Without
+// `measured`, assumes that all ranks run on this machine. Throws Error(kUsage) if no model fits the
+// configuration, Error(kInput) for bad files, and the errors of plan_pipeline().
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
 
 // Compares the predicted memory with and without training.layout_free. `plan` must be

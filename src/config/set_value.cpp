@@ -19,7 +19,7 @@ std::string example(const Key& key) {
   return "for example " + key.full_name() + " = " + to_toml(value);
 }
 
-// True for integers beyond 64 bits. The TOML parser rejects them, so they are read as strings.
+// TOML rejects integers beyond 64 bits, so they are read as strings.
 bool is_huge_integer(const RawValue& raw) {
   std::string_view digits = raw.string;
   if (digits.starts_with('-') || digits.starts_with('+')) digits.remove_prefix(1);

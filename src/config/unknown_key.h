@@ -8,7 +8,7 @@
 namespace sluice::detail {
 
 // Suggests sluice's equivalent of another library's key, the right section, or the nearest name.
-// `name` is "" for an unknown section, or for a key before the first section.
+// `name` is "" for an unknown section or a key before the first section.
 Error unknown_key(const std::string& section, const std::string& name, const std::string& where);
 
 // `others` are known SLUICE_ variables that are not keys.
