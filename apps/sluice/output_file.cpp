@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr int kMostLinks = 40;
 
-// Closes `descriptor`. Returns 0, or errno after a failure.
+// Returns 0, or errno after a failure.
 int write_and_close(int descriptor, const std::string& text) {
   const int failed = write_all(descriptor, text);
   return ::close(descriptor) != 0 && failed == 0 ? errno : failed;

@@ -30,6 +30,7 @@ struct Prefix {
   std::uint64_t payload_inside = 0;
 };
 
+// Charges this thread's memory to the local ranks.
 class CountsAs {
  public:
   explicit CountsAs(const LinkReceiver& receiver) : before_(Info::current()) {

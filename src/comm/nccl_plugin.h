@@ -9,7 +9,7 @@ namespace sluice {
 
 struct FoundNccl {
   const nccl::Table* table = nullptr;
-  std::string version;  // "2.29.7"
+  std::string version;
   std::string missing;  // why `table` is null
 };
 

@@ -154,7 +154,7 @@ struct ProcessJob::Impl {
   RankDevices devices;
   std::shared_ptr<Endpoints> endpoints = std::make_shared<Endpoints>();
   int num_connections = 0;
-  const nccl::Table* nccl = nullptr;  // null if tensors go over Gloo
+  const nccl::Table* nccl = nullptr;
 
   std::shared_ptr<JobStore> served;
   std::shared_ptr<StoreClient> store;

@@ -182,8 +182,8 @@ std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
 // configuration, Error(kInput) for bad files, and the errors of plan_pipeline().
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
 
-// Compares the predicted memory with and without training.layout_free. `plan` must be
-// plan_of_config() of the other arguments.
+// Compares the predicted memory with and without training.layout_free. `plan` must come from
+// plan_of_config() with the other arguments.
 std::string layout_free_memory_cost(const RunConfig& config, const Plan& plan,
                                     const MeasuredMachine* measured = nullptr);
 
