@@ -1,7 +1,7 @@
 // Each command has a file <name>_command.cpp, and is listed here and in main.cpp or run_main.cpp.
 //
 //   - `run` is called later, so it owns the struct that the options fill (a shared_ptr captured by
-// value).
+//     value).
 //   - `run` checks what no Option or OptionRule checks, and throws sluice::Error.
 //   - `run` returns 0, or another code if the result itself is a failure (`--check`: 3).
 //   - Results go to stdout, all else to stderr. With --json, stdout gets one JSON value.

@@ -3,12 +3,12 @@
 // verify() proves that a program's instructions complete, but not the collectives within a forward
 // or backward. These cannot deadlock either:
 //  1. Ranks that differ only in tp run the same instructions, and exchange messages only with ranks
-// of their tp coordinate.
+//     of their tp coordinate.
 //  2. Within an instruction they make the same calls in the same order. The same code builds the
-// same autograd graph, which backward traverses in a fixed order. Recomputation repeats the
-// forward's calls in the same backward.
+//     same autograd graph, which backward traverses in a fixed order. Recomputation repeats the
+//     forward's calls in the same backward.
 //  3. A call sends data without waiting, and calls are matched by group and number. So a gradient
-// reduction in flight blocks no other call.
+//     reduction in flight blocks no other call.
 //
 // Take an order in which the program completes without buffered messages, and its first instruction
 // that hangs. Its inputs exist, so all ranks that differ only in tp enter it. By 2 they make the

@@ -89,7 +89,7 @@ std::string hash_of(const Program& program) {
   return content_hash(text);
 }
 
-// If processes cut the model differently, after measuring different layer times, they would skip
+// Processes that cut the model differently, after measuring different layer times, would skip
 // layers.
 std::string hash_of(const Partition& partition) {
   std::string text;

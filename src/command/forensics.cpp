@@ -17,7 +17,8 @@
 namespace sluice {
 namespace {
 
-// Records the last microbatches of any schedule, in about 30 KB per rank.
+// Instructions recorded per rank. These cover the last microbatches of any schedule, in about 30
+// KB.
 constexpr std::size_t kLeastKept = 256;
 
 std::string draw_failure(const Program& program, int rank, int index, const GridOptions& options) {

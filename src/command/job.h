@@ -58,9 +58,10 @@ struct Evaluation {
 };
 std::string to_json(const Evaluation& result);
 
-// Times layers, optimizer update and transfers on this machine for about `seconds`, in two passes,
-// or more if samples contradict each other. Needs neither weights nor data. Throws Error(kUsage) if
-// no model fits the configuration, and Error(kMemory) if one layer of each kind does not fit.
+// Times layers, optimizer update and transfers on this machine for about `seconds`, in at least two
+// passes, and more if samples contradict each other. Needs neither weights nor data. Throws
+// Error(kUsage) if no model fits the configuration, and Error(kMemory) if one layer of each kind
+// does not fit.
 MeasuredMachine measure_machine(const RunConfig& config, double seconds = 1.5);
 
 // Computes the loss on all of data.files in file order, with forwards only. Every layout gives the

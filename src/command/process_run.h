@@ -63,7 +63,7 @@ struct ProcessRun {
   RunFingerprints made_of;
   ResumePoint resume;
   RunFolders folders;
-  std::optional<RunLog> log;  // only in the process with rank 0
+  std::optional<RunLog> log;
   MemoryLedger ledger;
   PostMortem post_mortem;
   FlightRecords flight;

@@ -28,8 +28,7 @@ namespace {
 
 constexpr std::chrono::seconds kNoteInterval{20};
 
-// All ranks begin and end a step together but notice the end one after another, so use the longest
-// time.
+// Ranks share a step's start and end but notice the end one after another, so use the longest time.
 double seconds_of(const std::vector<RankStats>& stats) {
   double seconds = 0;
   for (const RankStats& rank : stats) seconds = std::max(seconds, rank.times.total);
