@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kReserve = std::uint64_t{256} << 20;
 
-// 0 if /proc is not mounted.
+// Returns 0 if /proc is not mounted.
 std::uint64_t address_space_of_process() {
   constexpr std::size_t kMaxBytes = 4096;
   const std::string pages = read_text_or_empty("/proc/self/statm", kMaxBytes);

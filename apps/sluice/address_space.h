@@ -1,5 +1,5 @@
-// Checks `ulimit -v` before LibTorch starts, because LibTorch would end the process without our
-// error message.
+// Checks `ulimit -v` before LibTorch starts, because LibTorch would otherwise end the process
+// without our error message.
 #pragma once
 
 #include <cstdint>

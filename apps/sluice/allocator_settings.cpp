@@ -11,17 +11,17 @@ struct Setting {
 };
 
 // By default, glibc returns large blocks and the ends of heaps to the kernel. The next step
-// allocates them again, and the kernel clears and maps several thousand pages
+// allocates them again, and the kernel must clear and map several thousand pages
 // (docs/performance.md).
 constexpr Setting kSettings[] = {
-    // Take blocks from heaps, which keep them. A block larger than a thread's heap (64 MiB) still
-    // gets its own mapping.
+    // Take large blocks from heaps, which keep freed memory. A block larger than a thread's heap
+    // (64 MiB) still gets its own mapping.
     {"glibc.malloc.mmap_threshold", "1073741824"},
-    // Keep the end of a heap, and a thread's heap that is briefly empty. glibc frees an empty heap
-    // only if more than top_pad, the size of a whole heap, is free beside it.
+    // Keep the free end of a heap, and a thread's heap that is briefly empty. glibc frees an empty
+    // heap only if more than top_pad, the size of a heap, is free beside it.
     {"glibc.malloc.trim_threshold", "4294967296"},
     {"glibc.malloc.top_pad", "67108864"},
-    // Use madvise(MADV_HUGEPAGE): fewer TLB misses and page faults.
+    // Use madvise(MADV_HUGEPAGE), for fewer TLB misses and page faults.
     {"glibc.malloc.hugetlb", "1"},
 };
 

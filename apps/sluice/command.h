@@ -9,22 +9,22 @@
 
 namespace sluice {
 
-// Where an option's value is stored. A vector takes all remaining arguments.
+// Where an option's value is stored. A vector gets all remaining arguments.
 using OptionValue = std::variant<std::monostate, bool*, std::string*, std::optional<std::string>*,
                                  std::optional<int>*, std::vector<std::string>*>;
 
 struct Option {
-  const char* names;  // "--pp", "-n,--nproc-per-node"; "FILE": positional
+  const char* names;  // such as "-n,--nproc-per-node"; "FILE" without dashes: positional
   OptionValue value;
   const char* help;
   int min = 1, max = 1 << 20;
   bool is_required = false;
   bool shows_default = false;
-  const char* if_empty = "";  // error message for an empty value, if it is refused
+  const char* if_empty = "";  // error message for an empty value; "": an empty value is allowed
   const char* empty_remedy = "";
 };
 Option required(Option option);
-// The argument CONFIG, which may not be the empty string.
+// The positional argument CONFIG, which must not be empty.
 Option config_file(std::string& file, const char* help = "configuration (TOML)");
 
 struct OptionGroup {
@@ -32,8 +32,8 @@ struct OptionGroup {
   std::vector<Option> options;
 };
 
-// Refuses a command line that has all of `given` and none of `missing`. A flag counts as given if
-// it is set, and a text if it is not empty. The first rule that applies is reported.
+// Rejects a command line that has all options of `given` and none of `missing`. Unset flags and
+// empty texts count as missing. The first violated rule is reported.
 struct OptionRule {
   std::vector<const char*> given, missing;
   std::string what, remedy;
@@ -47,8 +47,8 @@ struct Command {
   std::vector<OptionGroup> groups = {};
   std::string footer = {};
   std::vector<OptionRule> rules = {};
-  // Returns the exit code, or nothing to run the named subcommand. Without `run` a subcommand is
-  // required.
+  // Returns the exit code, or nothing to continue with the named subcommand. Without `run`, a
+  // subcommand is required.
   std::function<std::optional<int>()> run = {};
   std::vector<Command> commands = {};
 };

@@ -28,7 +28,6 @@ namespace {
 
 constexpr std::size_t kHelpColumns = 100;
 
-// Continuation lines are indented by `indent` columns.
 std::string folded(std::string line, std::size_t indent) {
   std::string text;
   while (line.size() > kHelpColumns) {
@@ -69,7 +68,7 @@ Error refused(const CLI::App& app, const std::string& what, const std::string& r
           {.what = what, .where = "command '" + full_name(app) + "'", .remedy = remedy}};
 }
 
-// The named command with unexpected arguments, or else the innermost one.
+// The command to name in an error: the outermost with unexpected arguments, or else the innermost.
 const CLI::App& command_with_unparsed_arguments(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() || !app.remaining().empty()
@@ -93,7 +92,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// "pp" for parallelism.pipeline_parallel_degree, "" for keys without "degree".
+// Returns "pp" for parallelism.pipeline_parallel_degree, and "" for keys without "degree".
 std::string initials_of_degree(std::string_view key) {
   constexpr std::string_view kSection = "parallelism.", kDegree = "degree";
   if (key.starts_with("--")) key.remove_prefix(2);
@@ -116,7 +115,7 @@ Error unknown_option(const CLI::App& app, std::string option,
   std::vector<std::string> names = option_names(app);
   const std::vector<std::string> own = names;
   names.insert(names.end(), extra_options.begin(), extra_options.end());
-  // "--steps" most likely means the key "--training.steps".
+  // An option such as "--steps" or "--pp" most likely means a key such as "--training.steps".
   for (const std::string& extra : extra_options) {
     const std::size_t dot = extra.find('.');
     if (option.size() > 2 && dot != std::string::npos &&
@@ -136,7 +135,7 @@ Error unknown_option(const CLI::App& app, std::string option,
   return refused(app, "unknown option '" + option + "'", remedy);
 }
 
-// "Could not convert: --pp = x" -> "'x' is not a value of --pp".
+// Changes CLI11's "Could not convert: --pp = x" to "'x' is not a value of --pp".
 std::string fact_of(const CLI::ParseError& error) {
   const std::string before = "Could not convert: ", equals = " = ";
   std::string text = error.what();
@@ -152,7 +151,6 @@ Error describe(CLI::App& app, const CLI::ParseError& error,
   const std::vector<std::string> commands = command_names(at);
   const std::vector<std::string> rest = at.remaining();
   const std::string see_help = "see '" + full_name(at) + " --help'";
-  // Unknown options before the command belong to the program.
   if (!rest.empty()) {
     const std::string& first = rest.front();
     if (first.size() > 1 && first.front() == '-') return unknown_option(at, first, extra_options);
@@ -165,7 +163,7 @@ Error describe(CLI::App& app, const CLI::ParseError& error,
   return refused(at, fact_of(error), see_help);
 }
 
-// CLI11 would take the next argument as the value of "--name=".
+// Keeps the empty value of "--name=", because CLI11 would take the next argument as the value.
 std::vector<std::string> with_empty_values(const std::vector<std::string>& arguments) {
   std::vector<std::string> result;
   for (const std::string& argument : arguments) {
@@ -193,7 +191,6 @@ struct Overloaded : Calls... {
 template <typename... Calls>
 Overloaded(Calls...) -> Overloaded<Calls...>;
 
-// `words` has at least one element.
 void set_value(const CLI::App& app, const Option& option, const std::vector<std::string>& words) {
   const auto text = [&] {
     if (words.front().empty() && *option.if_empty)
@@ -288,11 +285,12 @@ int run_chosen(const CLI::App& app, const Command& command) {
 void begin_process() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     // open() returns the lowest free descriptor, which is this one. It is read-only, so that
-    // writing to a closed stream still fails.
+    // writing to a closed stdout still fails.
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDONLY);
   }
   std::signal(SIGXFSZ, SIG_IGN);
-  // exec() keeps these signals blocked until the run handles them (StopSignal, RecordSignal).
+  // Block these signals. The program started by exec() keeps them blocked until the run handles
+  // them (StopSignal, RecordSignal).
   sigset_t requests;
   sigemptyset(&requests);
   sigaddset(&requests, SIGUSR1);
@@ -374,7 +372,7 @@ int run_program(const Command& program, const std::vector<std::string>& argument
     app.set_help_flag("-h,--help", "Prints this help and exits.");
     describe_to(app, program);
     std::vector<std::string> words = with_empty_values(arguments);
-    std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+    std::reverse(words.begin(), words.end());  // CLI11 takes arguments from the back
     errno = 0;
     int code = 0;
     try {

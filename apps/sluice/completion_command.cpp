@@ -39,7 +39,7 @@ void add_offers(const Command& command, const std::string& path, std::vector<Off
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || c == '-' || c == '_'; }
 
-// Finds options such as "--json" in a help text, and CHECK in "sluice data CHECK ..".
+// Finds options such as "--json", and subcommands such as CHECK in "sluice data CHECK ..".
 Offer offer_of(const CompletedText& text) {
   Offer offer{
       .path = "sluice " + text.name, .commands = {}, .options = {}, .takes_keys = text.takes_keys};
@@ -81,7 +81,6 @@ void add_text(const CompletedText& text, std::vector<Offer>& offers) {
     offers.push_back({offer.path + " " + command, {}, offer.options});
 }
 
-// Adds the words of `completion` and `help`, which the described program does not have.
 void add_own_words(std::vector<Offer>& offers) {
   std::vector<std::string>& all = offers.front().commands;
   all.emplace_back("completion");
@@ -133,7 +132,8 @@ std::string paths_below(const std::vector<Offer>& offers, const char* separator)
   return join(paths, separator);
 }
 
-// Shell code that sets `path` and `words`. "$@" holds the words before the completed one.
+// Returns shell code that sets `path` and `words`. In it, "$@" holds the words before the completed
+// one.
 std::string path_and_words(const std::vector<Offer>& offers, const std::string& keys) {
   std::string text =
       "  local path=sluice words='' each last='' before=''\n"

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFiles = 65536;
-constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;  // of all records
+constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
 
 struct FlightArguments {
   std::string folder;

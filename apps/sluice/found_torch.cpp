@@ -32,7 +32,7 @@ std::optional<T> at(const std::string& bytes, std::uint64_t offset) {
 }
 
 struct Linking {
-  std::string paths;  // RPATH or RUNPATH
+  std::string paths;  // the program's RPATH or RUNPATH
   bool needs_torch = false;
 };
 
@@ -66,7 +66,6 @@ Linking linking_of(const std::string& program) {
   return linking;
 }
 
-// Reads version.py (a wheel) or build-version (an unpacked LibTorch).
 std::string version_in(const fs::path& folder) {
   constexpr std::size_t kMaxBytes = std::size_t{1} << 16;
   const auto lines_of = [&](const char* name) {

@@ -42,7 +42,7 @@ struct Inspected {
   std::shared_ptr<const detail::GraphOfModel> graph;
   ModelSpec spec;
   MicrobatchShape shape;
-  detail::SymbolValues sizes;  // by symbol
+  detail::SymbolValues sizes;
 };
 
 std::string option_of(std::string_view option) {
@@ -117,7 +117,7 @@ std::vector<std::string> without_rows(const std::map<std::string, int>& operator
   return missing;
 }
 
-// Names the sizes that may vary: "float32[rows, source, 48]".
+// Writes a shape with the names of sizes that may vary, such as "float32[rows, source, 48]".
 class SizesText {
  public:
   explicit SizesText(const Inspected& of) : of_(of) {
@@ -167,7 +167,7 @@ class SizesText {
   }
 
   const Inspected& of_;
-  std::map<std::string, std::string> names_;  // by symbol
+  std::map<std::string, std::string> names_;
   std::unordered_map<std::string, const detail::GraphValue*> values_;
 };
 
@@ -179,7 +179,7 @@ Json values_json(const std::vector<ValueSpec>& values, const MicrobatchShape& sh
   return list;
 }
 
-// The values that would cross a cut after each layer.
+// The values that stages would exchange if the model were cut after each layer.
 std::vector<std::vector<ValueSpec>> crossing_of(const Inspected& of) {
   std::vector<LayerNames> layers;
   std::vector<int> cuts;
@@ -220,7 +220,7 @@ std::string role_name(LayerRole role) {
   }
 }
 
-// The outermost modules inside the layer, between which it can be cut.
+// The outermost modules inside a layer, between which it can be cut.
 std::vector<std::string> modules_inside(const detail::GraphModule& module,
                                         const detail::GraphLayer& layer) {
   std::vector<std::string> inside;
@@ -298,7 +298,7 @@ std::string loss_text(const Inspected& of) {
   return formatted("  loss   not named: set model.loss_output to one of {}\n", join(results, ", "));
 }
 
-// "from 2 to 512, 7 as exported"
+// For example "from 2 to 512, 7 as exported".
 std::string limits_text(const detail::GraphModule& module, const detail::GraphFacts::Size& size) {
   std::string text = formatted("{} as exported", size.example);
   for (const detail::SizeRange& range : module.ranges)
@@ -308,7 +308,7 @@ std::string limits_text(const detail::GraphModule& module, const detail::GraphFa
   return text;
 }
 
-// The archive is untrusted, so print its text with printable().
+// Print the archive's text with printable(), because the archive is untrusted.
 std::string inspect_text(const Inspected& of) {
   const detail::ExportedGraph& graph = of.graph->graph;
   const auto operators = operators_of(graph.training);

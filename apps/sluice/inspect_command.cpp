@@ -40,7 +40,7 @@ Enum meaning(const std::string& option, const std::string& word) {
 
 std::string word_of(DataFormat format) { return detail::word_of(detail::words_of(format), format); }
 
-// "[3, 8 to 12]", or "" for a single number.
+// For example "[3, 8 to 12]", or "" for a single number.
 std::string sizes_text(const data::NumberField& field) {
   std::vector<std::string> sizes;
   for (const auto& [least, greatest] : field.sizes)

@@ -36,7 +36,7 @@ struct LaunchArguments {
   throw Error(ErrorKind::kUsage, {.what = what, .where = kWhere, .remedy = remedy});
 }
 
-// Parses "HOST:PORT" or "[::1]:29500".
+// Parses an address such as "HOST:PORT" or "[::1]:29500".
 StoreAddress meeting_place(const std::string& text) {
   StoreAddress place;
   const std::size_t colon = text.rfind(':');
@@ -128,7 +128,7 @@ std::string program_file(const std::string& word) {
   }
   const char* const path = std::getenv("PATH");
   for (const std::string& folder : split(path ? path : "", ':')) {
-    if (folder.empty()) continue;  // an empty entry means the working folder
+    if (folder.empty()) continue;  // an empty PATH entry means the working folder
     std::string file = folder + "/" + word;
     if (is_executable(file)) return file;
   }
@@ -148,8 +148,8 @@ void require_launchable(const std::vector<std::string>& command,
                 "one of: train, eval, sample, or a program by its path, as ./" + command.front());
 }
 
-// Refuses a word that is neither an option nor its value, because "--" is missing before it.
-// `arguments` starts with "launch".
+// Rejects a word that is neither an option nor its value, because "--" must precede the launched
+// command. `arguments` starts with "launch".
 void refuse_without_dashes(const std::vector<std::string>& arguments) {
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];

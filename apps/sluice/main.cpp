@@ -1,4 +1,4 @@
-// The program `sluice`, without torch. It executes `sluice-run` for commands that need torch.
+// The program `sluice`, without LibTorch. It executes `sluice-run` for commands that need LibTorch.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace {
 struct CommandText {
   std::string_view name;
   std::string_view help;
-  std::string_view more = "";  // only in the command's own --help
+  std::string_view more = "";  // shown only by the command's own --help
 };
 
 // Commands that sluice-run executes.
@@ -118,7 +118,7 @@ std::vector<std::string> command_names() {
   return names;
 }
 
-// `words` follow `help`.
+// `words` are the arguments after `help`.
 void require_known_command(const std::vector<std::string>& words) {
   const std::vector<std::string> names = command_names();
   if (words.empty() || std::find(names.begin(), names.end(), words.front()) != names.end()) return;
@@ -127,7 +127,7 @@ void require_known_command(const std::vector<std::string>& words) {
                                   .remedy = suggest_name(words.front(), names)});
 }
 
-// LibTorch ends the process in a deleted working folder, because it cannot find its own files.
+// LibTorch cannot find its own files from a deleted working folder, and would end the process.
 void require_working_folder() {
   std::error_code error;
   [[maybe_unused]] const std::filesystem::path here = std::filesystem::current_path(error);
@@ -139,7 +139,8 @@ void require_working_folder() {
 
 constexpr const char* kAllocatorVariable = "GLIBC_TUNABLES";
 
-constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" without torch
+// "" if sluice was built without LibTorch
+constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;
 
 [[noreturn]] void execute_sibling(const std::string& command, char** argv) {
   require_working_folder();
@@ -148,14 +149,14 @@ constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" without tor
     require_address_space(bytes_of_torch(require_torch(command).folder));
   const char* const given = std::getenv(kAllocatorVariable);
   ::setenv(kAllocatorVariable, allocator_settings(given ? given : "").c_str(), 1);
-  execv(sibling.c_str(), argv);  // as the user typed it
+  execv(sibling.c_str(), argv);
   throw Error(ErrorKind::kUsage,
               {.what = "cannot start 'sluice-run': " + std::string(std::strerror(errno)),
                .where = sibling,
                .remedy = "check its permissions"});
 }
 
-// ", found 2.13.0+cpu in /usr/lib/torch"
+// For example ", found 2.13.0+cpu in /usr/lib/torch".
 std::string found_text(const std::optional<FoundTorch>& found) {
   if (!found) return ", none found: training needs it";
   const std::string version = found->version.empty() ? "one" : found->version;
@@ -204,7 +205,7 @@ int run(int argc, char** argv) {
   if (command == "plan" && measures(arguments) && !asks_help(arguments))
     execute_sibling("plan --measure", argv);
 
-  // The launched program has its own options.
+  // Remove the launched program's words first, because it has its own options.
   const std::vector<std::string> launched =
       command == "launch" ? take_launched(arguments) : std::vector<std::string>();
   Overrides overrides;

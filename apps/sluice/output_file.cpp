@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr int kMostLinks = 40;
 
-// Closes `descriptor`. Returns 0 or an errno.
+// Returns 0, or errno after a failure.
 int write_and_close(int descriptor, const std::string& text) {
   const int failed = write_all(descriptor, text);
   return ::close(descriptor) != 0 && failed == 0 ? errno : failed;
@@ -32,8 +32,8 @@ int write_directly(const std::string& path, const std::string& text) {
   return descriptor < 0 ? errno : write_and_close(descriptor, text);
 }
 
-// Returns stdout or stderr if `file` is the same file, such as one that the shell opened for
-// appending. Otherwise returns -1.
+// Returns the descriptor of stdout or stderr if `file` is the same file, such as one that the shell
+// opened for appending, or else -1.
 int open_output(const struct stat& file) {
   for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat own;
@@ -67,7 +67,7 @@ Error cannot_write(int failed, const std::string& path, const std::string& optio
            .remedy = remedy_of(failed, option)}};
 }
 
-// Refuses links to other folders, because another user's folder may contain a link to this user's
+// Rejects links to other folders, because another user's folder may contain a link to this user's
 // files.
 std::string file_to_replace(const std::string& path, const std::string& option) {
   std::error_code failed;
@@ -90,7 +90,8 @@ std::string file_to_replace(const std::string& path, const std::string& option) 
                .remedy = "name the file that the link leads to, or remove the link"});
 }
 
-// False for a named pipe, because opening it would block until another program reads it.
+// Whether to write in place, without a temporary file. False for a named pipe, whose opening would
+// block until another program reads it.
 bool is_written_directly(const std::string& path, const struct stat& status) {
   const bool is_open = path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
   return S_ISCHR(status.st_mode) || (S_ISFIFO(status.st_mode) && is_open) ||

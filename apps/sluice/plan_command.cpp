@@ -81,7 +81,7 @@ Command plan_command(const Overrides& overrides) {
                   {"--draw", &a->draw,
                    "write a picture of the step to this file: .svg, .html, or .json for Perfetto"},
                   {"--critical-path", &a->critical_path, "with --draw: outline the critical path"},
-                  // See main.cpp: sluice-run handles this option.
+                  // Only for help, because sluice-run handles this option (see main.cpp).
                   {"--measure", std::monostate(),
                    "COSTS.json: time the layers on this machine, write the costs to this file, and "
                    "plan with them"}},

@@ -22,7 +22,7 @@ struct ReportArguments {
   std::string folder, compare, out;
 };
 
-// Refuses an `out` that is a file of the record, and warns of lines that are not steps.
+// Throws if `out` is a file of the record, and warns of lines in metrics.jsonl that are not steps.
 RunRecord record_of(const std::string& folder, const std::string& out) {
   const std::string metrics = MetricsFile::path_in(folder);
   for (const std::string& source : {run_file_path(folder), metrics}) {

@@ -1,4 +1,4 @@
-// The program `sluice-run`, which `sluice` executes for commands that need torch.
+// The program `sluice-run`, which `sluice` executes for commands that need LibTorch.
 #include <c10/util/Logging.h>
 #include <execinfo.h>
 
@@ -21,14 +21,14 @@ std::string program_name(const char* program) {
   return std::filesystem::path(program).filename() == own ? own : "sluice";
 }
 
-// Hides Gloo's messages about broken connections, which we report in one line. The user's
+// Hides Gloo's log messages about broken connections, which we report in one line. The user's
 // TORCH_CPP_LOG_LEVEL overrides this.
 void quiet_torch() {
   if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
 
-// The first backtrace() loads libgcc_s. If LibTorch called it first when memory is full, loading
-// would fail and the C library would end the process.
+// Loads libgcc_s by the first backtrace(). If LibTorch made this call when memory is full, loading
+// would fail and end the process.
 void load_unwinder() {
   void* frame = nullptr;
   ::backtrace(&frame, 1);

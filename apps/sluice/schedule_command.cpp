@@ -64,7 +64,7 @@ Schedule make_named(const ScheduleArguments& arguments) {
   return make_schedule(arguments.name, shape);
 }
 
-// Counts on the command line must match the file.
+// Counts on the command line must match the file's.
 Schedule read_file(const ScheduleArguments& arguments) {
   const auto must_be = [&](std::optional<std::int64_t> wanted, int found, const char* what) {
     if (!wanted || *wanted == found) return;
@@ -101,7 +101,8 @@ LowerOptions lower_options(const ScheduleArguments& arguments) {
   return options;
 }
 
-// With --check, keeps a schedule that cannot be lowered, because the check explains why.
+// With --check, keeps a schedule that cannot be lowered (completed by sends and receives), because
+// the check explains why.
 Program make_program(const ScheduleArguments& arguments, const Schedule& schedule,
                      bool& is_as_given) {
   is_as_given = false;
@@ -116,7 +117,7 @@ Program make_program(const ScheduleArguments& arguments, const Schedule& schedul
   return to_program(schedule);
 }
 
-// By default, checks a file with transfers for torch, which runs such a file unchanged.
+// By default, checks a file that contains transfers for torch, which runs such a file unchanged.
 ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& schedule) {
   if (arguments.transport)
     return detail::parse_word(detail::words_of(ProofTransport{}), *arguments.transport, "transport",
@@ -128,7 +129,7 @@ ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& 
   return has_transfers ? ProofTransport::kTorch : ProofTransport::kSluice;
 }
 
-// Converts instruction numbers to cells of the schedule, which include idle cells.
+// Changes instruction numbers to cell numbers of the schedule, which also count idle cells.
 void point_at_cells(const Schedule& schedule, VerifyReport& report) {
   const auto point_at_cell = [&](Violation& violation) {
     if (violation.rank < 0 || violation.index < 0) return;
@@ -159,7 +160,7 @@ std::string flag_of(std::string_view option) {
   return option == "stage_to_rank" ? "--stage-to-rank" : "";
 }
 
-// Errors of `call` name this command's flags.
+// Makes errors of `call` name this command's flags.
 template <typename Call>
 auto with_flags(const Call& call) {
   try {
@@ -182,7 +183,7 @@ std::string rows_text(const ScheduleArguments& arguments, const Program& program
     try {
       return draw_grid(simulate(program), grid_options());
     } catch (const Error&) {
-      // The schedule deadlocks. Print its rows, because --check explains why.
+      // The schedule deadlocks. Print its rows, because --check explains the deadlock.
     }
   }
   return to_csv(rows);

@@ -113,7 +113,7 @@ ModelSpec model_of(const SplitArguments& arguments) {
 PartitionOptions options_of(const SplitArguments& arguments) {
   PartitionOptions options;
   options.convention = arguments.convention;
-  // 0 means "not given".
+  // 0 means that --pp is not given.
   options.num_ranks = arguments.pp.value_or(0);
   options.schedule.reset();
   if (arguments.schedule) {
@@ -169,8 +169,8 @@ std::vector<StageShape> shapes_of(const SplitArguments& arguments, const ModelSp
   return stage_shapes(model, partition, *arguments.microbatch_size, *arguments.seq_len);
 }
 
-// Like torchtitan, we only place an explicit number of stages. A schedule with one stage per rank
-// later refuses to run it.
+// Notes that a schedule with one stage per rank refuses this split. Like torchtitan, we still place
+// an explicit number of stages.
 std::optional<std::string> note_of(const PartitionOptions& options, const Partition& partition) {
   if (!options.schedule || partition.stages_per_rank() == 1) return std::nullopt;
   const ScheduleInfo& schedule = find_schedule(*options.schedule);

@@ -68,14 +68,14 @@ void decode_line(const Tokenizer& tokenizer, const Json& list, const LineReader&
       refuse_line(id, reader, "ids, whole numbers from 0 on");
     ids.push_back(static_cast<std::int32_t>(id.integer()));
   }
-  // ASCII, because some programs treat U+2028 and similar characters as line ends.
+  // Print ASCII only, because some programs treat U+2028 and similar characters as line ends.
   out += Json(tokenizer.decode(ids)).shown() + "\n";
 }
 
 void write(std::string& out) {
   print_exact(out);
   out.clear();
-  if (!std::cout) finish_stdout();  // throws
+  if (!std::cout) finish_stdout();  // throws with the reason
 }
 
 int tokenize(const TokenizeArguments& arguments) {

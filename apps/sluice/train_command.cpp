@@ -1,6 +1,3 @@
-// sluice train: parse, plan, build, train, close. The plan is verified before anything is
-// allocated. Data, weights and folders are checked before training, so a refused run leaves nothing
-// behind. If a step fails, the weights of the last complete step are saved.
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -26,7 +23,7 @@ struct TrainArguments {
   std::optional<std::string> profile, profile_steps;
 };
 
-// Parses "A:B".
+// Parses steps "A:B".
 StepRange step_range(const std::string& text) {
   StepRange range;
   const char* const end = text.data() + text.size();
@@ -54,7 +51,7 @@ std::optional<StepRange> traced_steps(const TrainArguments& arguments) {
                                  : StepRange{.after_resumed = true};
 }
 
-// Refuses a path that the run writes, and an existing file that is not a trace.
+// Rejects a --profile path that the run itself writes, and an existing file that is not a trace.
 void require_profile_apart(const std::string& path, const RunConfig& config) {
   namespace fs = std::filesystem;
   const fs::path file = fs::weakly_canonical(path);
@@ -74,7 +71,7 @@ void require_profile_apart(const std::string& path, const RunConfig& config) {
     refuse("the file exists and is not a trace");
 }
 
-// Only logs a failure, because the run's own error is reported.
+// Only logs a failed write, because the run's own error is reported.
 void write_profile_of_failure(const TrainingJob& job, const std::string& path) {
   const std::string trace = job.trace();
   if (trace.empty()) return;
@@ -98,7 +95,7 @@ int train(const TrainArguments& arguments, const Overrides& overrides) {
     if (traced) write_profile_of_failure(job, *arguments.profile);
     throw;
   }
-  // A run that had finished before has no trace.
+  // The trace is empty if the run had finished earlier.
   if (const std::string trace = job.trace(); !trace.empty())
     write_output_file(*arguments.profile, trace, kProfile);
   return job.close();

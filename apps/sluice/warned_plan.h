@@ -10,7 +10,7 @@ Plan make_warned_plan(const RunConfig& config, const MeasuredMachine* measured =
 
 void print_plan(const Plan& plan, bool json);
 
-// Call this after printing the result, so that a failing command prints only its error. Throws like
+// Call after printing the result, so that a failing command prints only its error. Throws like
 // finish_stdout().
 void print_warnings(const Plan& plan);
 

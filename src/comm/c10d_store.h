@@ -1,4 +1,4 @@
-// Adapts the job's store for LibTorch's process groups. Each waiting thread needs a clone.
+// Adapts the job's store to LibTorch's process groups. Each waiting thread needs its own clone.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>

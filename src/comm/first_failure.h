@@ -11,7 +11,6 @@ namespace sluice {
 
 class FirstFailure {
  public:
-  // Returns false if another failure came first.
   bool set(const Failure& failure) noexcept {
     const std::lock_guard lock(mutex_);
     if (happened()) return false;

@@ -19,22 +19,22 @@ struct MessageHead {
   MessageTag tag;
 };
 
-// A member's contribution to an exchange of its group.
+// One member's contribution to a collective.
 struct CollectiveHead {
   std::string group;
   std::uint64_t number = 0;
   int member = -1;
   GroupNote note;
-  // Per member: index of its tensor, -1 for none.
+  // pieces[i]: index in Frame::tensors of member i's tensor, or -1 for none.
   std::vector<std::int64_t> pieces;
 };
 
-// A rank has failed. No frame follows.
+// A rank has failed. No frame follows on the connection.
 struct AbortHead {
   Failure failure;
 };
 
-// The process ends without a failure. No frame follows.
+// The process ends without a failure. No frame follows on the connection.
 struct GoodbyeHead {};
 
 using FrameHead = std::variant<MessageHead, CollectiveHead, AbortHead, GoodbyeHead>;
@@ -50,7 +50,7 @@ struct FrameOutline {
 };
 
 std::string write_outline(const FrameHead& head, const std::vector<TensorLayout>& layouts);
-// Throws Error(kPeer), naming `where`, for malformed bytes.
+// Throws Error(kPeer), naming the place `where`, for malformed bytes.
 FrameOutline read_outline(std::string bytes, const std::string& where);
 
 }  // namespace sluice

@@ -16,8 +16,8 @@ constexpr std::int64_t kHeaderBytes = 8192;
 constexpr int kPostedHeaders = 4;  // posted in advance, so that headers find their receive
 constexpr std::uint64_t kMagic = 0x31'65'63'69'75'6c'73'00;
 constexpr std::uint64_t kMaxOutlineBytes = std::uint64_t{1} << 32;
-// We never let a Gloo wait time out, because that would break every connection of the group.
-// abort() ends our waits.
+// Gloo's timeout. It must not expire, because that breaks every connection of the group. abort()
+// ends our waits.
 constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -30,7 +30,7 @@ struct Prefix {
   std::uint64_t payload_inside = 0;
 };
 
-// Charges this thread's allocations to the local ranks.
+// Charges this thread's memory to the local ranks.
 class CountsAs {
  public:
   explicit CountsAs(const LinkReceiver& receiver) : before_(Info::current()) {
@@ -97,7 +97,7 @@ void PeerLane::send(const Frame& frame) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_ || ended_ || broken_) return;
-    // A failure message carries no tensors, so it does not wait for the device.
+    // A failure message has no tensors to wait for, so it overtakes other frames.
     const bool overtakes = std::holds_alternative<AbortHead>(frame.head);
     if (!outgoing.arrived.is_now() || !outgoing.on_device.empty() ||
         (!leaving_.empty() && !overtakes)) {
@@ -126,8 +126,8 @@ void PeerLane::pack_arriving() noexcept {
         const std::lock_guard lock(mutex_);
         if (stopping_) return;
       }
-      // Send the header first. It makes the other process post the receive, without which the NCCL
-      // send does not end.
+      // Send the header first. It makes the other process post the NCCL receive, without which the
+      // NCCL send does not end.
       if (post(*next) && !next->on_device.empty())
         lane_.nccl->send(lane_.number, process_, next->on_device, next->computed);
       {
@@ -258,7 +258,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
       std::optional<Receiving> receiving;
     };
     std::deque<Posted> posted;
-    // After a lost connection, still read headers that arrived before. One may be a goodbye.
+    // After the connection is lost, still read headers that arrived before. One may be a goodbye.
     const auto post = [&](const at::Tensor& bytes) {
       try {
         posted.push_back({bytes, post_receive(bytes, kHeaderTag)});
@@ -267,7 +267,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
       }
     };
     for (int i = 0; i < kPostedHeaders; ++i) post(bytes_tensor(kHeaderBytes));
-    // Use the stream of the receives, so that later work on it waits for the tensors.
+    // Restore tensors on the stream of their NCCL receives, so that restoring waits for them.
     std::unique_ptr<c10::StreamGuard> on_stream;
     if (lane_.nccl) {
       on_stream =

@@ -1,4 +1,4 @@
-// One lane of a Gloo link: sends and receives frames over a Gloo process group. Thread-safe.
+// Sends and receives frames over one Gloo process group (lane) of a Gloo link. Thread-safe.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -59,21 +59,20 @@ class PeerLane {
 
   void start(LinkReceiver& receiver);
 
-  // Does not block. A thread delays frames until their device tensors are computed.
+  // Does not block. A thread delays frames until their tensors are computed.
   void send(const Frame& frame);
 
-  // No frame may follow. Does not block.
+  // Sends the lane's last frame. Does not block.
   void send_last(const Frame& frame);
-  // False if frames are still unsent after `until`.
+  // Returns false if frames are still unsent after `until`.
   bool flush(std::chrono::steady_clock::time_point until);
   void stop();
-  // Gloo may still use these, so destroy them after the group.
+  // Unfinished transfers, which Gloo may use until the process group is destroyed.
   std::vector<WorkPtr> leftovers();
 
  private:
   using Receiving = std::list<WorkPtr>::iterator;
-  // A frame that waits until its payloads have reached the host, or its device tensors are
-  // computed.
+  // A frame that waits until its tensors are computed or on the host.
   struct Outgoing {
     std::string outline;
     std::vector<at::Tensor> payloads;
@@ -83,7 +82,7 @@ class PeerLane {
     Ready computed;
   };
 
-  // False if the other process no longer receives.
+  // Returns false if the other process no longer receives.
   bool post(Outgoing& frame);
   void post_send(at::Tensor bytes);
   void pack_arriving() noexcept;
@@ -100,7 +99,7 @@ class PeerLane {
 
   void end();
 
-  // Gloo needs sent bytes and their Work until they have left.
+  // Frees sent bytes and their Work, which Gloo needs until they are sent.
   void release_sent(const LinkReceiver& receiver) noexcept;
 
   void join();

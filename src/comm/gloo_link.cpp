@@ -29,14 +29,14 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr std::size_t kNumLanes = NcclLink::kNumLanes;
 constexpr std::array<const char*, kNumLanes> kLaneNames = {"messages", "collectives"};
-// Time for the other processes to receive a failure.
+// Time for other processes to receive a failure before the link closes.
 constexpr Milliseconds kFarewell{1000};
 
 class GlooLink final : public Link {
  public:
   GlooLink(const c10::intrusive_ptr<c10d::Store>& store, GlooLinkOptions options)
       : options_(std::move(options)) {
-    const NoSigpipe no_sigpipe;  // Gloo's thread inherits it
+    const NoSigpipe no_sigpipe;  // Gloo's threads inherit it
     const auto give_up = std::chrono::steady_clock::now() + options_.deadline;
     const auto device = make_device();
     for (std::size_t lane = 0; lane < kNumLanes; ++lane) {
@@ -91,7 +91,8 @@ class GlooLink final : public Link {
   void start(LinkReceiver& receiver) override {
     if (nccl_) nccl_->start(receiver);
     for_each_peer([&](PeerLane& peer) { peer.start(receiver); });
-    closer_ = std::thread([this] { close_when_told(); });  // last: it joins the others
+    // last, because this thread joins the others
+    closer_ = std::thread([this] { close_when_told(); });
   }
 
   void send(int process, Frame frame) override {
@@ -140,7 +141,7 @@ class GlooLink final : public Link {
         peers.back().own = make_pair_end(options_.process);
       }
     }
-    // Gloo may use these until the group is destroyed.
+    // Gloo may use this Work until the group is destroyed.
     std::vector<WorkPtr> works;
     const auto finish = [&](const Peer& peer, const WorkPtr& work) {
       const auto left =
@@ -227,7 +228,8 @@ class GlooLink final : public Link {
     Frame last{GoodbyeHead{}, {}};
     if (failure) last.head = AbortHead{*failure};
     for_each_peer([&](PeerLane& peer) { peer.send_last(last); });
-    // A rank may wait for the device, which may wait for a transfer. Closing NCCL ends these waits.
+    // A rank may wait for the device, which may wait for an NCCL transfer. Closing NCCL ends both
+    // waits.
     if (nccl_ && failure) nccl_->close(/*failed=*/true);
     const auto until = std::chrono::steady_clock::now() + (failure ? kFarewell : options_.deadline);
     for_each_peer([&](PeerLane& peer) { peer.flush(until); });
@@ -237,7 +239,7 @@ class GlooLink final : public Link {
     }
     for_each_peer([](PeerLane& peer) { peer.stop(); });
     if (nccl_) nccl_->close(/*failed=*/false);
-    // Destroy the groups first: after the Work of a message is destroyed, Gloo's thread would spin.
+    // Destroy the groups before the Work of messages. Gloo's thread would otherwise spin.
     std::vector<WorkPtr> works;
     for_each_peer([&](PeerLane& peer) {
       for (WorkPtr& work : peer.leftovers()) works.push_back(std::move(work));
@@ -248,7 +250,7 @@ class GlooLink final : public Link {
   const GlooLinkOptions options_;
   std::unique_ptr<NcclLink> nccl_;  // declared first: the lanes' threads use it
   std::array<Lane, kNumLanes> lanes_;
-  std::array<std::vector<std::unique_ptr<PeerLane>>, kNumLanes> peer_lanes_;  // by process
+  std::array<std::vector<std::unique_ptr<PeerLane>>, kNumLanes> peer_lanes_;  // [lane][process]
 
   std::mutex mutex_;
   std::condition_variable told_;

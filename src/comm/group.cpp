@@ -1,4 +1,5 @@
-// Compares calls and adds tensors here, so that every backend has the same results and errors.
+// Compares the members' calls and adds tensors here, so that every backend has the same results and
+// errors.
 #include "sluice/parts/group.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +27,7 @@ std::string describe(const std::vector<at::Tensor>& tensors) {
   return join(metas, ", ");
 }
 
-// Copies what messages need, because an exchange may outlive the group.
+// Copies what error messages need, because an exchange may outlive the group.
 class Place {
  public:
   explicit Place(const GroupBackend& backend)
@@ -118,13 +119,12 @@ at::Tensor sum(const Member& backend, const Exchanged& exchanged, SumOrder order
                                   : sum_in_order(exchanged.pieces, own.device());
 }
 
-// Larger tensors are summed in pieces across processes. For smaller ones, a second exchange costs
-// more than it saves. All members choose alike, because their tensors have one shape and dtype.
+// Larger tensors are summed in pieces. For smaller ones, a second exchange costs more than it
+// saves. All members choose alike, because their tensors have the same shape and dtype.
 constexpr std::size_t kInPiecesBytes = 64 << 10;
 
-// Each member sums one piece and sends that sum to all members. A member thus sends 2 (n - 1) / n
-// of the tensor instead of n - 1 tensors. Additions have the same order, and so the same bits, as
-// in a single exchange.
+// Each of n members sums one piece and sends the sum to all. So a member sends 2 (n - 1) / n of the
+// tensor instead of n - 1 tensors. Additions have the same order, and so the same bits.
 Work<at::Tensor> all_reduce_in_pieces(const std::shared_ptr<GroupBackend>& backend,
                                       const at::Tensor& tensor, SumOrder order) {
   const at::NoGradGuard no_grad;

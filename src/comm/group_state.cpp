@@ -24,7 +24,7 @@ struct GroupState::Collective : std::enable_shared_from_this<Collective> {
 
   std::vector<Given> of_member;
   std::size_t num_joined = 0;
-  // Both lists have entries for local members only.
+  // when_joined and refused have entries for local members only.
   std::vector<WhenJoined> when_joined;
   std::vector<std::exception_ptr> refused;
 };
@@ -143,7 +143,7 @@ void GroupState::arrive(int from_process, const CollectiveHead& head,
 void GroupState::go_on(Collective& collective, bool complete) const {
   if (!complete) return;
   for (std::size_t member = 0; member < collective.when_joined.size(); ++member) {
-    // The exchange is complete, so no other member accesses this member's pieces.
+    // The exchange is complete, so no other member accesses this member's tensors.
     if (const WhenJoined next = std::exchange(collective.when_joined[member], nullptr))
       next(take_locked(static_cast<int>(member), collective));
   }
@@ -275,7 +275,7 @@ class RankGroup final : public GroupBackend {
     const std::uint64_t number = num_exchanges_;
     num_exchanges_ += 2;
     GroupState::CollectivePtr second = state_.open(number + 1);
-    // `state` stays valid, because the process outlives the threads that call this.
+    // `state` stays valid, because ProcessRanks outlives the threads that call this.
     const auto go_on = [state = &state_, rank = rank_, number, second,
                         next = std::move(next)](Exchanged exchanged) {
       try {

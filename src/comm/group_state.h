@@ -1,5 +1,5 @@
-// The exchanges of a group, shared by its members in one process. A member of another process joins
-// by arrive(). A tensor is sent only once to each process. Thread-safe.
+// The exchanges of a group, shared by its members in one process. arrive() adds other processes'
+// contributions. A tensor is sent once to each process. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +24,7 @@ class ProcessRanks;
 
 class GroupState {
  public:
-  // `process` must outlive this. `id` is equal in all processes.
+  // `process` must outlive this object. `id` is equal in all processes.
   GroupState(ProcessRanks& process, std::string id, std::vector<int> members);
 
   const std::string& id() const { return id_; }
@@ -37,10 +37,10 @@ class GroupState {
   using WhenJoined = std::function<void(Exchanged)>;
 
   CollectivePtr open(std::uint64_t number);
-  // Adds a local member's contribution. Its result goes to `when_joined`, or without it to wait().
+  // Adds a local member's contribution. The result goes to `when_joined`, or if null to wait().
   CollectivePtr enter(int member, std::uint64_t number, GroupNote note,
                       std::vector<at::Tensor> pieces, WhenJoined when_joined = nullptr);
-  // Throws Error(kPeer) if the head is invalid.
+  // Adds another process's contribution. Throws Error(kPeer) if the head is invalid.
   void arrive(int from_process, const CollectiveHead& head, std::vector<at::Tensor> tensors,
               Ready ready);
   void refuse(int member, Collective& collective, std::exception_ptr error);
@@ -56,7 +56,7 @@ class GroupState {
   void join_locked(Collective& collective, std::uint64_t number, int member, GroupNote note,
                    std::vector<at::Tensor> pieces, Ready ready);
   Exchanged take_locked(int member, Collective& collective) const;
-  // Calls the callbacks of a complete exchange. The lock must not be held.
+  // Calls the `when_joined` callbacks if the exchange is complete. The mutex must not be held.
   void go_on(Collective& collective, bool complete) const;
   void wait_for_members(int member, Collective& collective);
   std::vector<int> missing_locked(const Collective& collective) const;
@@ -68,11 +68,11 @@ class GroupState {
   const std::string id_;
   const std::vector<int> members_;
   std::vector<bool> is_here_;
-  std::map<int, std::vector<std::size_t>> elsewhere_;  // members by other process
+  std::map<int, std::vector<std::size_t>> elsewhere_;  // other process -> its members
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::uint64_t, CollectivePtr> open_;  // exchanges that miss members
+  std::map<std::uint64_t, CollectivePtr> open_;  // incomplete exchanges
 };
 
 Group make_group(std::shared_ptr<ProcessRanks> process, GroupState& state, int rank);

@@ -1,5 +1,5 @@
-// Transports for the ranks of a process group that the caller has. sluice connects the processes
-// anew, so that a wait of sluice never breaks the connections of the group.
+// Makes transports for the ranks of the caller's process group. sluice connects the processes anew,
+// so that its waits never break the group's connections.
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -25,7 +25,7 @@ constexpr std::chrono::milliseconds kConnect{30'000};
 
 std::string text_of(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
-// All ranks make their calls in the same order, so a rank's number of calls identifies the call.
+// All ranks make transports in the same order, so a rank's call number identifies the call.
 std::string name_of_call(c10d::Store& store, int rank) {
   return formatted("sluice/{}", store.add(formatted("sluice/calls/{}", rank), 1));
 }

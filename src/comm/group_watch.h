@@ -1,20 +1,19 @@
-// Observes a thread's calls to other members of its groups.
+// Observes a thread's collective calls within its tensor-parallel groups.
 //
-// verify() proves that instructions complete, but group calls within an F, B or I are not
-// instructions. These calls cannot deadlock either:
-//  1. Ranks that differ only in tp run the same row of the program, and exchange messages only with
-//  ranks of their own tp coordinate.
-//  2. Within an instruction they make the same group calls in the same order: the same code builds
-//  the same graph, and a backward traverses it in the order of its construction. Recomputation
-//  repeats the forward's calls within the same backward.
-//  3. A call hands over its data without waiting, and members are matched by group and call number.
-//  A gradient reduction in flight therefore blocks no other call.
+// verify() proves that a program's instructions complete, but not the collectives within a forward
+// or backward. These cannot deadlock either:
+//  1. Ranks that differ only in tp run the same instructions, and exchange messages only with ranks
+//     of their tp coordinate.
+//  2. Within an instruction they make the same calls in the same order. The same code builds the
+//     same autograd graph, which backward traverses in a fixed order. Recomputation repeats the
+//     forward's calls in the same backward.
+//  3. A call sends data without waiting, and calls are matched by group and number. So a gradient
+//     reduction in flight blocks no other call.
 //
-// Take an order in which the program completes without buffered messages. Its first instruction
-// that hangs on some rank of its position has its inputs, so all these ranks enter it. By 2 they
-// make the same calls, which by 3 complete. Gradient sums and the norm come after all layers, in
-// the same order on all ranks. Code that branches on the rank or on data can break 2, so calls are
-// compared.
+// Take an order in which the program completes without buffered messages, and its first instruction
+// that hangs. Its inputs exist, so all ranks that differ only in tp enter it. By 2 they make the
+// same calls, which complete by 3. Gradient sums and the norm follow all layers, in the same order
+// on all ranks. Code that branches on the rank or on data can break 2, so calls are compared.
 #pragma once
 
 #include <functional>
@@ -26,10 +25,10 @@ namespace sluice {
 class GroupWatch {
  public:
   virtual ~GroupWatch() = default;
-  // Called before a call. An exception cancels the call.
+  // Called before a collective call. An exception cancels the call.
   virtual void calls(const std::string& call) = 0;
-  // The thread waits for other members. Until members_came() or an error, any thread may call
-  // `missing`, which returns the absent ones.
+  // Called when the thread waits for other members. Until members_came() or an error, any thread
+  // may call `missing`, which returns the absent members.
   virtual void waits(const std::string& call, std::function<std::vector<int>()> missing) = 0;
   virtual void members_came() = 0;
 };
@@ -45,7 +44,7 @@ class GroupWatchScope {
   GroupWatch* const outer_;
 };
 
-// May be null.
+// The current thread's watch, or null.
 GroupWatch* group_watch();
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Runs transport = "gloo" without a launcher.
+// Runs all ranks in one process over Gloo or NCCL.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,7 @@
 
 namespace sluice {
 
-// Returns endpoints in rank order. With `nccl`, each rank needs its own device. Throws
-// Error(kPeer).
+// Returns endpoints in rank order. With `nccl`, each rank needs its own device.
 std::vector<std::unique_ptr<Transport>> make_loopback_transports(int num_ranks,
                                                                  const TransportOptions& options,
                                                                  const nccl::Table* nccl = nullptr);

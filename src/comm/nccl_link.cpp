@@ -21,7 +21,7 @@ constexpr std::chrono::microseconds kBetweenAsks{50};
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr std::chrono::milliseconds kFarewell{1000};
 
-// Transfers may still read these, so tell the allocator about the stream.
+// Tells the allocator that transfers on `stream` may still read the sent tensors.
 void let_go(const std::vector<at::Tensor>& sent, const c10::Stream& stream) {
   for (const at::Tensor& tensor : sent) tensor.record_stream(stream);
 }
@@ -136,7 +136,8 @@ void NcclLink::transfer(Channel& channel, const std::vector<Give>& parts,
       result = part(channel.comm, channel.stream->native_handle());
       if (result != nccl::kSuccess && result != nccl::kInProgress) break;
     }
-    const Result ended = options_.table->group_end();  // must also close an incomplete group
+    // also after an error, to close the NCCL group
+    const Result ended = options_.table->group_end();
     if (result == nccl::kSuccess || result == nccl::kInProgress) result = ended;
   }
   try {
@@ -203,7 +204,7 @@ void NcclLink::watch() noexcept {
           try {
             look_at(*channel);
           } catch (...) {
-            // wrong() aborts the link, which ends this thread.
+            // The receiver aborts the link, which ends this thread.
             receiver_->wrong(channel->process, std::current_exception());
           }
         }

@@ -1,13 +1,14 @@
-// Moves tensors between devices by NCCL. Another link carries the frame heads, which announce the
+// Moves tensors between devices with NCCL. Another link carries the frame heads, which announce the
 // transfers.
 //
-// A channel is one direction of a lane between two processes, with its own communicator and stream.
-// So a transfer waits only for earlier ones of its channel. Receives are posted as the heads
-// arrive, in the order of the sends. A send ends only with its receive; the host waits for neither.
+// A channel is one direction of a lane between two processes. It has its own communicator and
+// stream, so a transfer waits only for earlier ones of its channel. Receives are posted as heads
+// arrive, in the order of the sends. A send ends only with its receive, but the host waits for
+// neither.
 //
-// All processes create communicators in the same order, to avoid deadlock. NCCL only moves bytes;
-// Group adds them. The first failure aborts all communicators. Thread-safe, but each channel makes
-// one transfer at a time.
+// All processes create communicators in the same order, to avoid deadlock. Group adds tensors, not
+// NCCL. The first failure aborts all communicators. Thread-safe, but a channel makes one transfer
+// at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +34,7 @@
 
 namespace sluice {
 
-// Each rank needs four streams per other rank, and LibTorch's pool has 32 per device.
+// Each rank needs four streams per other rank, and LibTorch has 32 per device.
 inline constexpr int kMostNcclRanks = 9;
 
 struct NcclLinkOptions {
@@ -43,15 +44,15 @@ struct NcclLinkOptions {
   int process = 0;
   std::string name;
   std::chrono::milliseconds deadline{100'000};
-  // Called when a transfer begins.
+  // Returns a transfer's time limit. Called when the transfer begins.
   std::function<std::chrono::milliseconds()> transfer_deadline;
 };
 
 class NcclLink {
  public:
-  // The lanes are pipeline messages and collectives.
+  // Lane 0: pipeline messages. Lane 1: collectives.
   static constexpr std::size_t kNumLanes = 2;
-  // Thrown to end a transfer because the other process has ended regularly.
+  // Thrown by a transfer if the other process has ended regularly.
   struct Stopped {};
 
   // Collective over the processes. Throws Error(kPeer).
@@ -64,20 +65,20 @@ class NcclLink {
 
   c10::Stream stream_from(std::size_t lane, int process) const;
 
-  // Call it after sending the head. It may block until the other process has posted the receive.
+  // Call after sending the head. May block until the other process has posted the receive.
   void send(std::size_t lane, int process, const std::vector<at::Tensor>& tensors,
             const Ready& ready);
-  // Fills the first `num_bytes` of each tensor.
+  // Fills the first num_bytes[i] bytes of tensors[i].
   void receive(std::size_t lane, int process, const std::vector<at::Tensor>& tensors,
                const std::vector<std::int64_t>& num_bytes);
 
-  // Drops sends to this process.
+  // Drops sends to the process, which has ended.
   void gone(std::size_t lane, int process);
-  // False if transfers are left after `until`.
+  // Returns false if transfers are left after `until`.
   bool flush(std::chrono::steady_clock::time_point until);
-  // Ends waits. Does not block.
+  // Ends waits on all threads. Does not block.
   void stop() noexcept;
-  // Call it after stop(). Aborts communicators with transfers in flight.
+  // Call after stop(). Aborts communicators with transfers in flight.
   void close(bool failed) noexcept;
 
  private:
@@ -110,7 +111,7 @@ class NcclLink {
   void look_at(Channel& channel);
 
   const NcclLinkOptions options_;
-  // By lane and process; null for this process.
+  // [lane][process]; null for this process
   std::array<std::vector<std::unique_ptr<Channel>>, kNumLanes> sending_, receiving_;
   LinkReceiver* receiver_ = nullptr;
 

@@ -24,7 +24,7 @@ FoundNccl load() {
   if (const nccl::Result result = table.get_version(&version); result != nccl::kSuccess)
     return missing(
         formatted("the NCCL library does not return its version: {}", table.error_text(result)));
-  // Within a major version, a library can read structures of older headers, but not of newer ones.
+  // Within a major version, NCCL accepts structures of older headers, but not of newer ones.
   if (version < table.compiled_version || version / 10'000 != table.compiled_version / 10'000) {
     return missing(formatted("the plug-in was built for NCCL {}, but NCCL {} is loaded",
                              nccl_version_text(table.compiled_version),

@@ -1,4 +1,4 @@
-// Loads the plug-in with NCCL's functions, once per process.
+// Loads sluice's NCCL plug-in once per process.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@ namespace sluice {
 
 struct FoundNccl {
   const nccl::Table* table = nullptr;
-  std::string version;  // "2.29.7"
-  std::string missing;  // reason if `table` is null
+  std::string version;
+  std::string missing;  // why `table` is null
 };
 
-// Precondition: LibTorch's CUDA library, which contains NCCL, is loaded.
+// Call after loading LibTorch's CUDA library, which contains NCCL.
 const FoundNccl& find_nccl();
 
 std::string nccl_version_text(int version);

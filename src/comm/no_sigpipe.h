@@ -17,7 +17,6 @@ class NoSigpipe {
     pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
   }
   ~NoSigpipe() {
-    // Consume a SIGPIPE that arrived while blocked.
     const timespec at_once{0, 0};
     if (!was_pending_) sigtimedwait(&sigpipe_, nullptr, &at_once);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);

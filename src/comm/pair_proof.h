@@ -1,6 +1,6 @@
 // Proves that both ends of a connection have the job's secret. Each end sends a random number, then
-// an HMAC-SHA-256 of the connection, both process numbers and both random numbers. A proof is
-// useless elsewhere.
+// an HMAC-SHA-256 of the connection, both process numbers and both random numbers, which is useless
+// on other connections.
 #pragma once
 
 #include <string>

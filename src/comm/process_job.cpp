@@ -29,21 +29,20 @@
 namespace sluice {
 namespace {
 
-// A process that notices the consequence of a failure elsewhere waits this long for the cause.
+// If a failure elsewhere breaks a wait here, how long to wait for the message with the cause.
 constexpr std::chrono::milliseconds kPatience{1'500};
 // After a failure, how long to wait for other processes to connect for a last save.
 constexpr std::chrono::seconds kToKeep{20};
-// How long the process that serves the store waits for others.
+// How long the process that serves the store waits for others to end.
 constexpr std::chrono::milliseconds kOthersToEnd{30'000};
 
-// "process 1 (ranks 2, 3), pid 4711 on node7"
+// For example "process 1 (rank 2), pid 4711 on node7".
 std::string name_of(const ProcessLayout& layout, int num_ranks) {
   return formatted("{}, pid {} on {}",
                    process_text(layout.process, layout.num_processes, num_ranks), getpid(),
                    machine_name());
 }
 
-// The endpoints that a failure of another process aborts.
 class Endpoints {
  public:
   void add(Transport* endpoint) {
@@ -98,8 +97,8 @@ class Listed final : public Transport {
   std::shared_ptr<Endpoints> list_;
 };
 
-// Stores for the later jobs of this process, served until the other processes have ended. The key
-// has the process number for tests, which run several processes in one.
+// Stores for the later jobs of this process, served until the other processes have ended. Keys have
+// the process number for tests, which run several processes in one.
 class MetStores {
  public:
   MetStores() = default;
@@ -155,7 +154,7 @@ struct ProcessJob::Impl {
   RankDevices devices;
   std::shared_ptr<Endpoints> endpoints = std::make_shared<Endpoints>();
   int num_connections = 0;
-  const nccl::Table* nccl = nullptr;  // null if tensors go over Gloo
+  const nccl::Table* nccl = nullptr;
 
   std::shared_ptr<JobStore> served;
   std::shared_ptr<StoreClient> store;
@@ -163,7 +162,7 @@ struct ProcessJob::Impl {
   std::string name;  // unique among the jobs of these processes
   std::mutex mutex;
   std::optional<JobFailure> first;
-  std::unique_ptr<ControlLine> line;  // its thread uses the members above
+  std::unique_ptr<ControlLine> line;  // last, because its thread uses the members above
 
   bool is_alone() const { return environment.layout.num_processes == 1; }
 
@@ -180,7 +179,6 @@ struct ProcessJob::Impl {
     store = std::make_shared<StoreClient>(served->address, served->secret, options.init_timeout);
     const std::string own = "jobs/" + std::to_string(environment.layout.process);
     const std::string number = "job " + std::to_string(store->add(own, 1));
-    // The first process determines the name.
     const std::string drawn = unique_suffix();
     name = store->compare_set(number, "", drawn);
     ControlLineOptions line_options;
@@ -226,7 +224,6 @@ struct ProcessJob::Impl {
     throw error;
   }
 
-  // "" if this process can use NCCL.
   std::string reason_against_nccl() const {
     if (devices.devices.front().is_cpu()) return "ranks compute on the CPU";
     const int each = environment.layout.ranks_per_process(options.num_ranks);
@@ -240,7 +237,6 @@ struct ProcessJob::Impl {
     return find_nccl().missing;
   }
 
-  // Either all processes use NCCL, or none does.
   void agree_on_nccl() {
     const bool is_asked = options.transport == TransportKind::kNccl;
     const bool may_be =
@@ -294,8 +290,8 @@ struct ProcessJob::Impl {
     return first;
   }
 
-  // The serving process connects to its own store by loopback, so it takes the local address of the
-  // route to the next machine.
+  // The serving process connects to its own store by loopback. It therefore takes the local address
+  // of its route to the next machine.
   std::string own_host() {
     const ProcessLayout& layout = environment.layout;
     const auto key = [&](int process) { return formatted("{}/host/{}", name, process); };
@@ -385,10 +381,9 @@ std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
     for (auto& endpoint : impl.connect_processes())
       endpoints.push_back(std::make_unique<Listed>(std::move(endpoint), impl.endpoints));
   } catch (...) {
-    throw_if_failed();  // prefer the cause, if it is known
+    throw_if_failed();  // prefer the cause
     throw;
   }
-  // A failure may have come before the endpoints were registered.
   throw_if_failed();
   ++impl.num_connections;
   return endpoints;
@@ -401,12 +396,11 @@ Error ProcessJob::agreed(const Error& own) noexcept {
   if (!impl.heard()) {
     impl.line->report(
         {.process = impl.environment.layout.process, .kind = own.kind(), .message = own.what()});
-    // The control line's thread may not have delivered the failure yet.
     const std::optional<JobFailure> told = impl.line->wait_for_failure(kPatience);
     if (told) impl.keep(*told);
   }
   const std::optional<JobFailure> failure = impl.heard();
-  impl.store->outlive_failure();  // allows the processes to meet and save
+  impl.store->outlive_failure();  // lets the processes use the store for a last save
   if (!failure || failure->message == own.what()) return own;
   return Error(failure->kind, {.what = failure->message});
 }

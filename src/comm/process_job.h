@@ -18,24 +18,24 @@ namespace sluice {
 
 struct ProcessJobOptions {
   int num_ranks = 1;
-  // Lines "what = value" that must be equal in all processes.
+  // Lines "name = value" that must be equal in all processes.
   std::string alike;
   TransportKind transport = TransportKind::kAuto;
-  DeviceKind device = DeviceKind::kCpu;  // each rank uses its own, by local rank
-  // Limit of waits before steps_begin().
+  DeviceKind device = DeviceKind::kCpu;  // each rank uses the device with its local rank
+  // Time limit of waits before steps_begin().
   std::chrono::milliseconds init_timeout{300'000};
-  // Limit of waits after steps_begin().
+  // Time limit of waits after steps_begin().
   std::chrono::milliseconds deadline{100'000};
   std::chrono::milliseconds heartbeat{5'000};
 };
 
 class ProcessJob {
  public:
-  // Collective over the processes. Throws Error(kUsage) if the ranks cannot be divided evenly,
-  // devices are missing, or requested NCCL is unavailable, and the errors of join_job(). If the
-  // options differ, all processes throw Error(kUsage), here or from connect().
+  // Collective over the processes. Throws the errors of join_job(), and Error(kUsage) if ranks
+  // cannot be divided evenly, devices are missing, requested NCCL is unavailable, or (here or from
+  // connect()) `options` differ between processes.
   ProcessJob(LaunchEnvironment environment, const ProcessJobOptions& options);
-  // After finish(), failures of others have no effect.
+  // After finish(), failures of other processes have no effect.
   ~ProcessJob();
   ProcessJob(const ProcessJob&) = delete;
   ProcessJob& operator=(const ProcessJob&) = delete;
@@ -53,14 +53,15 @@ class ProcessJob {
 
   // See ControlLine::report_hung(). Thread-safe.
   void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
-  // From now on waits have the deadline of steps. Thread-safe.
+  // From now on, `deadline` limits waits. Thread-safe.
   void steps_begin();
   const std::string& name() const;
 
-  // Reports `own` and returns the failure on which all living processes agree. Waits briefly.
+  // Reports the error `own` and returns the failure on which all living processes agree. Waits
+  // briefly.
   Error agreed(const Error& own) noexcept;
   bool tells() const;
-  // If this process serves the store, it will wait for the others when it exits.
+  // Call at a regular end. If this process serves the store, its exit will wait for the others.
   void finish() noexcept;
 
  private:

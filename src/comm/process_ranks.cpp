@@ -41,7 +41,7 @@ ProcessRanks::ProcessRanks(ProcessRanksOptions options)
   world_ = &group(kWorld, all);
 }
 
-// link_ is destroyed first: its threads use the other members.
+// link_ is destroyed first, because its threads use the other members.
 ProcessRanks::~ProcessRanks() = default;
 
 void ProcessRanks::connect(std::unique_ptr<Link> link) {
@@ -60,7 +60,7 @@ at::Device ProcessRanks::device_of(int rank) const {
   return options_.devices[static_cast<std::size_t>(rank - options_.process * ranks_per_process_)];
 }
 
-// Local members share the pieces of a collective, so any local device will do.
+// Local members share a collective's tensors, so any local device will do.
 at::Device ProcessRanks::device_for(const FrameHead& head) const {
   const auto* message = std::get_if<MessageHead>(&head);
   return device_of(message ? message->destination : options_.process * ranks_per_process_);
@@ -138,7 +138,7 @@ void ProcessRanks::fail(const Failure& failure) noexcept {
     }
     failure_.set(failure);
   }
-  // Lock each mutex once. A waiter between its test and its sleep would otherwise miss the
+  // Lock each mutex once. Otherwise a waiter between its test and its sleep would miss the
   // notification.
   for (Inbox& inbox : inboxes_) {
     {

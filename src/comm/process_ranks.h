@@ -1,6 +1,6 @@
-// The state that the ranks of one process share. The first failure reaches on_failure before any
-// wait ends, and then every rank here and, if the link works, every other process. Thread-safe
-// except for connect().
+// State that the ranks of one process share. The first failure goes to on_failure before any wait
+// ends, then to every local rank and, if the link works, every other process. Thread-safe except
+// for connect().
 #pragma once
 
 #include <atomic>
@@ -30,13 +30,13 @@ struct ProcessRanksOptions {
   int num_ranks = 1;
   int num_processes = 1;
   int process = 0;
-  std::vector<at::Device> devices = {};  // of local ranks; empty for the CPU
+  std::vector<at::Device> devices = {};  // one per local rank; empty for the CPU
   std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };
   std::function<void(const Failure&)> on_failure;
   std::function<std::optional<Failure>()> cause;
 };
 
-// "process 1 (ranks 2, 3)"
+// For example "process 1 (ranks 2, 3)".
 std::string process_text(int process, int num_processes, int num_ranks);
 
 struct ArrivedMessage {
@@ -44,9 +44,9 @@ struct ArrivedMessage {
   Ready ready;
 };
 
-// Message k belongs to the k-th post.
+// Messages of a channel. Message k belongs to the k-th posted receive.
 struct ArrivedMessages {
-  std::deque<std::optional<ArrivedMessage>> messages;  // the front is message `first`
+  std::deque<std::optional<ArrivedMessage>> messages;  // the front has number `first`
   std::uint64_t first = 0;
   std::uint64_t posted = 0;
 
@@ -74,20 +74,20 @@ class ProcessRanks final : public LinkReceiver {
   int here() const { return options_.process; }
   int process_of(int rank) const { return rank / ranks_per_process_; }
   std::vector<int> ranks_here() const;
-  at::Device device_of(int rank) const;  // `rank` must be local
+  at::Device device_of(int rank) const;
   const FirstFailure& failure() const { return failure_; }
 
   Inbox& inbox_of(int rank);
   void send(int source, int destination, ChannelKind kind, Message message);
   void send_to_process(int process, Frame frame);
 
-  // Creates the group on first use. The id is equal in all processes.
+  // Creates the group on first use. `id` is equal in all processes.
   GroupState& group(const std::string& id, const std::vector<int>& members);
   GroupState& world() { return *world_; }
 
   void fail(const Failure& failure) noexcept;
 
-  // Adds text() to waits(). Any thread may call text().
+  // Adds text() to waits() for as long as it lives. Any thread may call text().
   class Waiting {
    public:
     Waiting(ProcessRanks& process, std::function<std::string()> text);
@@ -99,10 +99,10 @@ class ProcessRanks final : public LinkReceiver {
     ProcessRanks& process_;
     std::map<std::uint64_t, std::function<std::string()>>::iterator entry_;
   };
-  // "rank 0 waits for 1RECV_B3 of step 4 from rank 2", several with commas, or "".
+  // For example "rank 0 waits for 1RECV_B3 of step 4 from rank 2". Several with commas, or "".
   std::string waits() const;
 
-  // Charges the link's allocations to the calling rank's thread.
+  // Charges the link's allocations to this thread's rank.
   void count_as_this_thread();
   std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as() const override;
 
@@ -127,7 +127,7 @@ class ProcessRanks final : public LinkReceiver {
 
   mutable std::mutex groups_mutex_;
   std::map<std::string, std::unique_ptr<GroupState>> groups_;
-  // For groups that no local rank has made yet.
+  // A frame for a group that no local rank has created yet.
   struct EarlyFrame {
     int from_process = 0;
     Frame frame;
@@ -144,7 +144,7 @@ class ProcessRanks final : public LinkReceiver {
   std::uint64_t next_waiting_ = 0;
   std::map<std::uint64_t, std::function<std::string()>> waiting_;
 
-  std::unique_ptr<Link> link_;  // declared last: its threads use the members above
+  std::unique_ptr<Link> link_;  // last, because its threads use the members above
 };
 
 std::vector<std::unique_ptr<Transport>> make_endpoints(std::shared_ptr<ProcessRanks> process);

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// All processes are present by now, but a failure of the job does not end Gloo's waits.
+// Short, because all processes are present by then, and a job's failure does not end Gloo's waits.
 constexpr std::chrono::seconds kConnect{30};
 
 void meet(StoreClient& store, const ProcessTransportOptions& options) {

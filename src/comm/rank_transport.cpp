@@ -122,7 +122,7 @@ class RankTransport final : public Transport {
                                          .where = where()});
     }
     for (std::size_t i = 0; i < message.tensors.size(); ++i) {
-      if (!message.tensors[i].defined()) continue;  // a value without gradient
+      if (!message.tensors[i].defined()) continue;  // the value has no gradient
       const TensorMeta got = meta_of(message.tensors[i]);
       if (got != expected[i]) {
         const std::vector<std::string>& names = post.tensors->names;

@@ -7,7 +7,6 @@
 namespace sluice {
 namespace {
 
-// Returns new memory, to which the caller may add.
 at::Tensor sum_of_subtree(std::span<const at::Tensor> terms, at::Device device) {
   if (terms.size() == 1) {
     const at::Tensor& term = terms.front();
@@ -22,7 +21,6 @@ at::Tensor sum_of_subtree(std::span<const at::Tensor> terms, at::Device device) 
   const std::size_t half = terms.size() / 2;
   at::Tensor left = sum_of_subtree(terms.first(half), device);
   const std::span<const at::Tensor> rest = terms.subspan(half);
-  // A single term need not be copied.
   const at::Tensor right =
       rest.size() > 1 ? sum_of_subtree(rest, device)
                       : (rest.front().defined() ? rest.front().detach().to(device) : at::Tensor());

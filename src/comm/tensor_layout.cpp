@@ -15,7 +15,7 @@ namespace sluice {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;
-// Small enough that products with sizes do not overflow.
+// Limits tensors so that products with sizes do not overflow.
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 36;
 constexpr std::size_t kMaxDimensions = 64;
 
@@ -23,7 +23,7 @@ constexpr std::size_t kMaxDimensions = 64;
   throw Error(ErrorKind::kPeer, {.what = "a message header is invalid: " + what, .where = where});
 }
 
-// The largest int64 if the product exceeds kMaxBytes. Precondition: a, b >= 0.
+// Returns the largest int64 if the product exceeds kMaxBytes. Precondition: a, b >= 0.
 std::int64_t bounded_product(std::int64_t a, std::int64_t b) {
   if (a != 0 && b > kMaxBytes / a) return std::numeric_limits<std::int64_t>::max();
   return a * b;
@@ -78,7 +78,7 @@ void TensorLayout::derive() {
     extent_ = span > kMaxBytes || extent_ > kMaxBytes ? std::numeric_limits<std::int64_t>::max()
                                                       : extent_ + span;
   }
-  // A tensor that overlaps itself cannot be written element by element.
+  // A tensor that overlaps itself cannot be written element by element, so send it unpacked.
   packed_ = !overlaps && extent_ > num_distinct_;
 }
 
@@ -159,7 +159,6 @@ at::Tensor TensorLayout::flat(const at::Tensor& tensor) const {
   } else {
     flat = flat.as_strided({extent_}, {1});
   }
-  // Applies lazy conjugation and negation.
   return flat.resolve_conj().resolve_neg();
 }
 

@@ -1,7 +1,6 @@
 // The memory layout of a tensor. A tensor is sent as flat bytes and restored with the same strides
-// and alignment (modulo 64 bytes), because kernels choose their order of work by these.
-//
-// A dimension of stride 0 is sent once, and gaps are left out.
+// and alignment (modulo 64 bytes), because kernels choose their order of additions by these.
+// Neither gaps between elements nor repetitions (stride 0) are sent.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,11 +17,9 @@ namespace sluice {
 class TensorLayout {
  public:
   TensorLayout() = default;
-  // Throws Error(kInternal) unless the tensor is strided.
   explicit TensorLayout(const at::Tensor& tensor);
 
   void write(Packer& writer) const;
-  // Throws Error(kPeer), naming `where`, for an invalid layout.
   static TensorLayout read(Unpacker& reader, const std::string& where);
 
   bool defined() const { return defined_; }
@@ -31,14 +28,15 @@ class TensorLayout {
   // Whether the tensor was on a device at the sender.
   bool on_device() const { return defined_ && !device_.is_cpu(); }
 
-  // Returns the tensor's bytes on its device, on the current stream. They may share its memory.
+  // Returns the tensor's bytes on its device, on the current stream. They may share the tensor's
+  // memory.
   at::Tensor flat(const at::Tensor& tensor) const;
   // Returns the tensor's bytes on the host, complete when `arrived` has happened. They may share
-  // its memory.
+  // the tensor's memory.
   at::Tensor flatten(const at::Tensor& tensor, Ready& arrived) const;
   // Allocates num_bytes(), rounded up to a multiple of 64.
   at::Tensor allocate(at::Device device = at::kCPU) const;
-  // May use the memory of `arrived`, and shares no other. `device`: for tensors that were on a
+  // Makes the tensor from its bytes, and may use their memory. `device`: for tensors that were on a
   // device at the sender.
   at::Tensor restore(const at::Tensor& arrived, at::Device device) const;
 
@@ -49,13 +47,13 @@ class TensorLayout {
   bool requires_grad_ = false;
   at::ScalarType dtype_ = at::kFloat;
   at::Device device_ = at::kCPU;
-  std::int64_t alignment_ = 0;  // address of the first element, modulo 64
+  std::int64_t alignment_ = 0;
   std::vector<std::int64_t> sizes_, strides_;
 
-  // extent_: elements from first to last. packed_: there are gaps.
+  // extent_: elements from the first to the last in memory. packed_: gaps are not sent.
   std::int64_t extent_ = 0;
   bool packed_ = false;
-  std::vector<std::int64_t> distinct_sizes_;  // 1 if the stride is 0
+  std::vector<std::int64_t> distinct_sizes_;  // sizes, but 1 for stride 0
   std::int64_t num_distinct_ = 0;
 };
 

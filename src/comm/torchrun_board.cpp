@@ -55,7 +55,7 @@ std::unique_ptr<NoticeBoard> make_torchrun_board(const LaunchEnvironment& enviro
   options.isServer = false;
   options.timeout = timeout;
   try {
-    // A restarted run meets under another key.
+    // After a restart the store still has the old keys, so use another prefix.
     return std::make_unique<TorchrunBoard>(
         c10::make_intrusive<c10d::TCPStore>(environment.master_address, options),
         "sluice/" + std::to_string(environment.restart), address);

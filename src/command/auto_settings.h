@@ -20,11 +20,11 @@ struct AutoParts {
   const LocalRanks& ranks;
 };
 
-// Pairs such as {"training.device", "cpu"}, in the order of the key table. Leaves out keys that the
-// data do not need.
+// Returns the values that replaced "auto", such as {"training.device", "cpu"}, in key-table order.
+// Leaves out keys that the data do not need.
 std::vector<std::pair<std::string, std::string>> auto_settings(const AutoParts& of);
 
-// "auto:", then a line per setting such as "  data.format = text". May be "".
+// Returns "auto:" and a line per setting, such as "  data.format = text", or "".
 std::string auto_text(const AutoParts& of);
 
 }  // namespace sluice

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kResume = "checkpoint.resume";
 
-// Quotes a text only if it would be read as another value.
+// Quotes a string only if TOML would read it as another value, such as a number.
 std::string override_text(const detail::Value& value) {
   if (const auto* text = std::get_if<std::string>(&value)) {
     const detail::RawValue read = detail::read_toml_value(*text);

@@ -122,7 +122,7 @@ std::string last_checkpoint_in(const std::string& folder) {
 
 namespace {
 
-// Tensor shapes do not distinguish all models.
+// Compares config.json, because different models can have tensors of the same shapes.
 void require_same_config(const std::string& path, const ModelSpec& spec) {
   const std::string file = path + "/config.json";
   if (!std::filesystem::exists(file)) return;
@@ -136,7 +136,7 @@ void require_same_config(const std::string& path, const ModelSpec& spec) {
                  .where = file,
                  .remedy = "set model.path to the checkpoint itself"});
   };
-  require_same("model_type");  // checked first: it explains many other differences
+  require_same("model_type");
   for (const auto& [key, value] : own.members()) require_same(key);
 }
 
@@ -210,7 +210,7 @@ void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& 
                                    weights.tensors ? &*weights.tensors : nullptr, pipeline.seed()));
 }
 
-// Needs no gradients and no optimizer. The activations predicted for training are more than enough.
+// Evaluation has no gradients and no optimizer. Its activations take at most training's memory.
 void require_memory_to_evaluate(Plan plan, const LocalRanks& ranks) {
   for (RankPrediction& rank : plan.ranks)
     rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes =

@@ -1,4 +1,4 @@
-// The loss on a data set. Every sequence counts once, in file order.
+// Computes the loss on a data set. Every sequence counts once, in file order.
 #pragma once
 
 #include <bit>
@@ -22,9 +22,9 @@
 
 namespace sluice {
 
-// Throws Error(kInput) if evaluate_data() would count no label, or would read a malformed row
-// before the first counted label. With max_batches = 0, every file must have a counted label among
-// its rows read so far. Does nothing if rows are counted instead of labels.
+// Throws Error(kInput) if evaluate_data() would count no label, or read a malformed row before the
+// first counted label. With max_batches = 0, every file must have a counted label among its rows
+// read so far. Does nothing if the loss counts rows.
 void require_counted_labels(const TokenData& data, const RunConfig& config,
                             std::int64_t max_batches);
 
@@ -40,7 +40,7 @@ struct DataLoss {
   double sum = 0;
   std::int64_t tokens = 0;  // or rows, or the model's own unit
   double mean() const { return sum / static_cast<double>(tokens); }
-  // Compares bits, so that NaNs can be equal.
+  // Compares bits, so that a NaN loss equals itself.
   friend bool operator==(const DataLoss& a, const DataLoss& b) {
     return std::bit_cast<std::uint64_t>(a.sum) == std::bit_cast<std::uint64_t>(b.sum) &&
            a.tokens == b.tokens;
@@ -48,8 +48,8 @@ struct DataLoss {
 };
 
 // Evaluates the first max_batches batches (0: all). `losses_of` gets this replica's microbatches
-// (possibly none) and returns the losses of all replicas in microbatch order. The sum is therefore
-// the same for every layout. Throws Error(kInput) for a malformed row and if no label is counted.
+// (possibly none) and returns all replicas' losses in microbatch order, so that the sum is the same
+// for every layout. Throws Error(kInput) for a malformed row and if no label is counted.
 DataLoss evaluate_data(
     const TokenData& data, const Model& model, const EvaluationBatches& batches,
     std::int64_t max_batches, std::int64_t step,
@@ -60,13 +60,13 @@ struct EvaluatedWeights {
   std::optional<Adapter> adapter;
   std::optional<AdapterDirectory> tensors;
 };
-// `checkpoint` "" means model.path. Verifies committed checkpoints. Throws like evaluate() in
-// job.h.
+// Opens the weights in directory `checkpoint` ("": model.path). Verifies committed checkpoints.
+// Throws like evaluate() in job.h.
 EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
                                      const std::string& checkpoint);
-// Weights in a graph's archive are loaded by the Pipeline constructor.
 RunOptions evaluation_options(const RunConfig& config, const EvaluatedWeights& weights);
-// Collective. Does nothing unless the weights are in a directory.
+// Collective over all ranks. Does nothing for weights in a graph's archive, which the Pipeline
+// constructor loads.
 void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& model,
                               Pipeline& pipeline);
 std::string last_checkpoint_in(const std::string& folder);

@@ -20,10 +20,9 @@
 namespace sluice {
 namespace {
 
-// The adapter's matrix for a parameter, as float32.
+// Reads an adapter matrix by its parameter name, as float32.
 using ReadMatrix = std::function<at::Tensor(const std::string& parameter)>;
 
-// Checkpoint tensors are compared with their hashes.
 ReadMatrix matrices_of(const std::string& path) {
   if (was_committed(path)) {
     const auto checkpoint = std::make_shared<const Checkpoint>(path);
@@ -40,7 +39,7 @@ ReadMatrix matrices_of(const std::string& path) {
 at::Tensor merged(const at::Tensor& weight, const AdaptedLinear& layer, double scale,
                   const ReadMatrix& read) {
   const at::Tensor a = read(layer.a()), b = read(layer.b());
-  at::Tensor sum = weight.to(at::kFloat);  // float32 is changed in place
+  at::Tensor sum = weight.to(at::kFloat);
   if (layer.transposed)
     sum.addmm_(a.t(), b.t(), 1, scale);
   else

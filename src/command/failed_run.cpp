@@ -50,7 +50,7 @@ HangLimits hang_limits(const CommOptions& comm) {
   return limits;
 }
 
-// Reports at once, because a launcher may end this process when the others have ended.
+// Reports the hang at once, because a launcher may end this process when others have ended.
 void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error,
               bool& has_reported) {
   const FlightRecorder& recorder = run.flight.recorder(rank);
@@ -61,7 +61,7 @@ void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error
   has_reported = true;
 }
 
-// A hanging thread cannot be ended and its objects must stay alive, so exit without clean-up.
+// Exits without clean-up, because a hanging thread cannot be ended and still uses its objects.
 [[noreturn]] void leave_hung(ProcessRun& run, Transport& endpoint) {
   const Failure first = endpoint.failure().value_or(Failure());
   const Error cause = run.ranks.cause(Error(first.kind, {.what = first.message}));
@@ -102,7 +102,7 @@ void close_failed(ProcessRun& run, const Error& error, const std::optional<Failu
   if (run.ranks.has_others && !has_reported) report_failure(run, error, failure);
   RunEnd end = {
       .ending = Ending::kFailed, .error = error.what(), .refused = is_self_explanatory(error)};
-  // If a process is gone, so are its weights.
+  // With kPeer, a process may be gone together with its weights, so do not save.
   if (error.kind() != ErrorKind::kPeer) {
     if (run.log && run.log->has_logged()) run.log->sync_metrics();
     const auto last = save_last_weights(

@@ -1,4 +1,3 @@
-// Ends a run that fails or hangs: saves the last weights and records, and reports to the user.
 #pragma once
 
 #include <optional>
@@ -11,12 +10,10 @@
 
 namespace sluice {
 
-// Adds the rank's predicted memory to an out-of-memory error.
 Error with_predicted_memory(const Plan& plan, const Error& error,
                             const std::optional<Failure>& failure);
 
-// With several processes it reports before it saves, because the others may take long to join the
-// save.
+// With several processes, reports before saving, because the others may take long to join the save.
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure,
                   bool has_reported);
 

@@ -30,7 +30,7 @@
 namespace sluice {
 namespace {
 
-// Adds the length too. Otherwise {"ab", "c"} and {"a", "bc"} would have the same hash.
+// Adds the length too. Without it, {"ab", "c"} and {"a", "bc"} would have the same hash.
 void add_text(const std::string& text, ContentHash& hash) {
   const std::string counted = formatted("{}:{}", text.size(), text);
   hash.add(counted.data(), counted.size());
@@ -47,7 +47,7 @@ std::string word_of(DataFormat format) {
   return detail::word_of(detail::words_of(DataFormat()), format);
 }
 
-// Tokenizers that produce the same tokens give the same text.
+// Returns equal texts for tokenizers that produce the same tokens.
 std::string tokenizer_of(const RunConfig& config, const std::vector<std::string>& files) {
   TokenDataOptions options;
   options.data.tokenizer = config.data.tokenizer;
@@ -62,15 +62,14 @@ std::string tokenizer_of(const RunConfig& config, const std::vector<std::string>
   return tokens.identity();
 }
 
-// May differ between processes. Files behind paths are compared by content.
+// Paths may differ between processes, because the files are compared by content.
 bool may_differ(const detail::Key& key) {
   const std::string name = key.full_name();
   return key.is_path || key.section == "comm" || name == "metrics.log_level" ||
-         // threads_per_rank is compared after "auto" is resolved.
+         // compared separately, after "auto" is resolved
          name == "training.threads_per_rank";
 }
 
-// Different settings usually cause the other differences, so list them first.
 std::vector<std::pair<std::string, std::string>> settings_first(
     const std::map<std::string, std::string>& identity) {
   std::vector<std::pair<std::string, std::string>> ordered(identity.begin(), identity.end());
@@ -90,8 +89,8 @@ std::string hash_of(const Program& program) {
   return content_hash(text);
 }
 
-// Processes may measure different costs and cut differently. Equal instructions over different cuts
-// would skip layers.
+// Processes that cut the model differently, after measuring different layer times, would skip
+// layers.
 std::string hash_of(const Partition& partition) {
   std::string text;
   for (const StageContent& stage : partition.stages) {
@@ -182,7 +181,7 @@ Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::str
 }
 
 std::map<std::string, std::string> settings(const RunConfig& given) {
-  const RunConfig config = as_one_replica(given);  // the number of replicas does not count
+  const RunConfig config = as_one_replica(given);
   std::map<std::string, std::string> values;
   for (const detail::Key& key : detail::key_table()) {
     const bool ends_decay =

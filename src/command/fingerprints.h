@@ -1,5 +1,6 @@
-// Fingerprints of the model, the data and the settings that change numbers. Checkpoints store them,
-// and processes compare them. File names and times, layout, folders, steps and metrics never count.
+// Fingerprints (hashes) of the model, the data and the settings that affect results. Checkpoints
+// store them, and processes compare them. File names and times, layout, folders, steps and metrics
+// never affect them.
 #pragma once
 
 #include <map>
@@ -17,27 +18,26 @@
 
 namespace sluice {
 
-// The part of config.json that affects numbers, without what differs between copies of a model
-// (names, versions, dtype, generation settings). Returns an empty object for invalid text.
+// Returns the part of config.json that affects results, without what differs between copies of a
+// model (names, versions, dtype, generation settings). Returns an empty object for invalid text.
 Json model_of(const std::string& config_text);
 
-// Without weight files it hashes that the weights are random.
 Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weights);
 
-// Hashes the files in reading order, and all settings that decide which sequence has which number.
-// Files with arrays are hashed by size and content. The tokenizer and seq_len are left out for a
-// model whose rows have no tokens. `rows` is the result of set_row_needs().
+// Hashes the data files in reading order, and all settings that affect the order of sequences.
+// Arrays are hashed by size and content. Leaves out tokenizer and seq_len if rows have no tokens.
+// `rows` comes from set_row_needs().
 Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files,
                              const TokenDataOptions& rows = {});
 
-// The number of steps changes results only if the learning rate decays.
+// Affects results only if the learning rate decays.
 inline constexpr const char* kSteps = "training.steps";
 std::map<std::string, std::string> settings(const RunConfig& config);
 Fingerprint settings_fingerprint(const std::map<std::string, std::string>& settings);
 
 struct RunFingerprints {
-  std::map<std::string, Fingerprint>
-      of;  // names as in a manifest: "configuration", "model", "data", "adapter"
+  // Keys as in a manifest: "configuration", "model", "data", "adapter".
+  std::map<std::string, Fingerprint> of;
   std::map<std::string, std::string> settings;
   std::string model_config;
   // Not stored in checkpoints.
@@ -47,14 +47,14 @@ struct RunFingerprints {
 RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
                                 const OpenedWeights& weights);
 
-// Everything that must be equal in all processes, by name. Paths, log level and timeouts may
+// Returns all that must be equal in all processes, by name. Paths, log level and timeouts may
 // differ.
 std::map<std::string, std::string> identity_of(const RunConfig& config, const Plan& plan,
                                                const RunFingerprints& made_of,
                                                int threads_per_rank);
 
-// Collective over all ranks. Throws the same Error(kUsage) on every rank if a rank differs from
-// rank 0.
+// Collective over all ranks. Throws the same Error(kUsage) on every rank if a rank's identity
+// differs from rank 0's.
 void require_same_run(const std::map<std::string, std::string>& identity, const Group& world);
 
 }  // namespace sluice

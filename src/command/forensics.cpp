@@ -17,7 +17,8 @@
 namespace sluice {
 namespace {
 
-// Covers the last microbatches of any schedule, in about 30 KB per rank.
+// Instructions recorded per rank. These cover the last microbatches of any schedule, in about 30
+// KB.
 constexpr std::size_t kLeastKept = 256;
 
 std::string draw_failure(const Program& program, int rank, int index, const GridOptions& options) {
@@ -75,7 +76,7 @@ std::string FlightRecords::write_failure(const Failure& failure) noexcept {
   try {
     const FlightFailure recorded{failure.rank, static_cast<int>(failure.kind), failure.message};
     return write("failure", recorded) ? folder_ : "";
-  } catch (...) {  // the failure matters more
+  } catch (...) {  // the failure matters more than its record
     return "";
   }
 }

@@ -1,5 +1,6 @@
-// Flight records (docs/failures.md) and texts that explain why a run failed or hangs. All functions
-// are thread-safe, but call PostMortem::text() after the ranks have ended.
+// Flight records (the last instructions of each rank, docs/failures.md) and texts that explain a
+// failure or hang. All functions are thread-safe, but call PostMortem::text() after the ranks have
+// ended.
 #pragma once
 
 #include <map>
@@ -19,7 +20,7 @@ namespace sluice {
 
 class FlightRecords {
  public:
-  // `run` is equal in all processes of the run, and unique. A recorder keeps at least one step.
+  // `run` is a unique name, equal in all processes of the run. A recorder keeps at least one step.
   FlightRecords(const LocalRanks& ranks, const std::string& metrics_folder, std::string run,
                 const Program& program);
 
@@ -42,14 +43,14 @@ class FlightRecords {
   std::mutex writing_;
 };
 
-// Draws an arrow at the failed instruction, if its rank is local, and lists the last instructions
-// of every local rank.
+// Draws an arrow at the failed instruction if its rank is local, and lists the last instructions of
+// every local rank.
 class PostMortem {
  public:
   explicit PostMortem(const LocalRanks& ranks) : here_(ranks) {}
-  // `instruction`: the running one, or -1.
+  // `instruction` is the index of the running instruction, or -1.
   void add(int rank, int instruction, std::string flight_record);
-  // Returns "" if the failed rank is local and failed outside of its program.
+  // Returns "" if the failed rank is local and failed outside of its instructions.
   std::string text(const Program& program, const Failure& failure,
                    const GridOptions& options) const;
 

@@ -16,7 +16,7 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// How often the watch updates the normal times of instructions.
+// How often the watch updates the usual times of instructions.
 constexpr Milliseconds kLearn{500};
 
 std::string seconds_text(HangLimits::Duration duration) {
@@ -50,7 +50,6 @@ struct HangWatch::Impl {
     thread.join();
   }
 
-  // False if the watch is ending.
   bool sleep(Milliseconds time) {
     std::unique_lock lock(mutex);
     return !told.wait_for(lock, time, [this] { return ending; });
@@ -73,10 +72,9 @@ struct HangWatch::Impl {
       watched.judge.learn(action, seconds);
   }
 
-  // False after ending the run.
+  // Returns false after ending the run.
   bool look(int rank, Rank& watched) {
     std::optional<RunningAction> running = watched.recorder->running();
-    // An instruction that waits for another rank does not hang.
     if (running && waits(rank)) running.reset();
     const HangVerdict verdict = watched.judge.look(running, clock.counted());
     if (verdict == HangVerdict::kHangs) {
@@ -118,7 +116,7 @@ struct HangWatch::Impl {
   std::mutex mutex;
   std::condition_variable told;
   bool ending = false;
-  std::thread thread;  // last member, because it uses the others
+  std::thread thread;  // last, because it uses the other members
 };
 
 HangWatch::HangWatch(std::map<int, const FlightRecorder*> recorders, HangWatchOptions options)

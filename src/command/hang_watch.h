@@ -1,5 +1,5 @@
 // Warns of a rank of this process that hangs, and later ends the run. Waiting for another rank is
-// not hanging. The options are called on the watch's thread.
+// not hanging. The watch's thread calls the functions in HangWatchOptions.
 #pragma once
 
 #include <chrono>
@@ -18,19 +18,19 @@ struct HangWatchOptions {
   HangLimits limits;
   bool ends_run = true;  // false for a single rank
   std::function<std::string()> waits;
-  // "rank 1 (stage 1)"
+  // Returns a name such as "rank 1 (stage 1)".
   std::function<std::string(int rank)> place;
   std::function<void(int rank, const std::string& what, const std::string& remedy)> warn;
-  // Ends every wait on every rank with this error.
+  // Must end every wait on every rank with this error.
   std::function<void(int rank, const Error& error)> end;
-  // Called if the rank still hangs `patience` after end(). Must end the process.
+  // Must end the process. Called if the rank still hangs `patience` after end().
   std::function<void()> leave;
   std::chrono::milliseconds patience{2000};
 };
 
 class HangWatch {
  public:
-  // `recorders` of the local ranks must outlive the watch.
+  // The local ranks' `recorders` must outlive the watch.
   HangWatch(std::map<int, const FlightRecorder*> recorders, HangWatchOptions options);
   ~HangWatch();
   HangWatch(const HangWatch&) = delete;

@@ -13,28 +13,28 @@
 
 namespace sluice {
 
-// The folder whose files are copied beside saved weights: model.path. With model.config, the folder
-// of data.tokenizer, or else of model.config.
+// Returns the folder whose files are copied beside saved weights: model.path. With model.config, it
+// is the folder of data.tokenizer, or else of model.config.
 std::string source_directory(const RunConfig& config);
 
 TokenDataOptions text_options(const RunConfig& config, const ModelSpec& spec);
 TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec);
 TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec);
 TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec);
-// Errors name keys, unless `name_of` returns another name.
+// Error messages name configuration keys, unless `name_of` returns another name for an option.
 TokenData open_data(
     const RunConfig& config, TokenDataOptions options,
     const NameOfOption& name_of = [](std::string_view) { return ""; });
 
-// Counts a microbatch in the model's own unit. Empty for models that count labels or rows.
+// Counts a microbatch in the model's own unit. Empty if the model counts labels or rows.
 MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec);
 
 Model run_model(const RunConfig& config, const ModelSpec& spec,
                 const std::optional<Adapter>& adapter);
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
 bool uses_fused(const RunConfig& config, const ModelSpec& model);
-// The CPU operators, such as "fused, avx512, own products" or "plain, avx512". Plain operators have
-// an instruction set too, because AdamW always uses our kernels.
+// Names the CPU kernels, such as "fused, avx512, own products" (sluice's matrix products) or
+// "plain, avx512". Plain operators are LibTorch's, but AdamW still uses sluice's kernels.
 std::string kernels_text(const RunConfig& config, const ModelSpec& model);
 
 RunOptions run_options(const RunConfig& config);

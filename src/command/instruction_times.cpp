@@ -9,13 +9,14 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kFewest = 2;
-// A sample, or a backward and its halves, contradict each other if their ratio exceeds these.
+// Two times contradict each other if their ratio exceeds: second to shortest sample, half to whole
+// backward, both halves to whole, whole to both halves.
 constexpr double kAlone = 2.0, kHalfOfWhole = 1.25, kHalvesOfWhole = 2.0, kWholeOfHalves = 1.5;
 constexpr double kSlack = 20e-6;  // seconds
 
 bool exceeds(double time, double share, double other) { return time > share * other + kSlack; }
 
-// True unless another sample is close to the shortest.
+// True unless a second sample is close to the shortest.
 bool needs_another_sample(std::vector<double> samples) {
   if (samples.empty()) return false;
   if (samples.size() < kFewest) return true;

@@ -1,6 +1,5 @@
 // Estimates instruction times from samples. Other activity on the machine only makes samples
-// longer, some many times. With two or more samples, no time therefore comes from a single one,
-// except the shortest.
+// longer, so with two or more samples no estimate depends on one long sample.
 #pragma once
 
 #include <chrono>
@@ -13,23 +12,23 @@
 
 namespace sluice {
 
-// In seconds. A stage may lack some instructions.
+// Samples of a stage in seconds. A stage may lack some kinds of instructions.
 struct SampledTimes {
   std::vector<double> forward, backward_input, backward_weight, backward;
   std::vector<double> casting_forward;
 };
 
-// The lower quartile. Of up to three samples it is the shortest. 0 for none.
+// Returns the lower quartile, which is the shortest of up to three samples. 0 without samples.
 double typical_time(std::vector<double> samples);
 
-// Returns F, I, W, B and the extra time of casting. A stage without B trains no weights, so its B
-// is its I.
+// Returns forward, input gradient, weight gradient, whole backward and extra casting time. A stage
+// without whole backwards trains no weights, so its backward equals its input gradient.
 LayerTime typical_times(const SampledTimes& samples);
 
 bool needs_more_samples(const SampledTimes& samples);
 
-// Shortens times that contradict each other. Afterwards a backward takes no longer than its two
-// halves together, and no half takes longer than the whole.
+// Shortens times that contradict each other, so that input gradient and weight gradient each take
+// at most as long as the backward, which takes at most their sum.
 void settle(LayerTime& time);
 
 inline double seconds_between(std::chrono::steady_clock::time_point from,
@@ -37,10 +36,10 @@ inline double seconds_between(std::chrono::steady_clock::time_point from,
   return std::chrono::duration<double>(to - from).count();
 }
 
-// For one rank's thread.
+// Used by one rank's thread only.
 class InstructionTimes final : public ExecutorObserver {
  public:
-  // `casts`: the first forward of a stage in a step casts its weights.
+  // `casts`: a stage casts its weights in its first forward of a step.
   explicit InstructionTimes(bool casts = false) : casts_(casts) {}
 
   void begin_step(std::int64_t step) override;

@@ -4,7 +4,8 @@
 
 namespace sluice {
 
-// Counters from /proc that explain slow steps (report/pace_watch.h), or 0 if unavailable.
+// Returns counters from /proc that explain slow steps (report/pace_watch.h), or 0 for unavailable
+// ones.
 MachineState machine_state();
 
 }  // namespace sluice

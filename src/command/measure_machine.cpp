@@ -1,5 +1,5 @@
-// Trains a small model (small_model.h), so that a real run's instructions are measured. Runs as
-// many copies at once as ranks will share the cores.
+// Times a real run's instructions on a small model (small_model.h). As many copies run at once as
+// ranks will share the cores.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -41,7 +41,7 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
   options.weights = InitialWeights::kDrawn;
   options.training_observers = [&](int /*rank*/) { return std::vector<ExecutorObserver*>{&times}; };
   Pipeline pipeline(small.model, small.plan, transport, options);
-  // A graph may have parameters that nothing initializes.
+  // An exported graph may have parameters that no code initializes.
   pipeline.load_weights([](Stage& stage) { zero_unfilled(stage.chunk()); });
   Trainer trainer(pipeline, config.optimizer);
   double longest = 0;
@@ -94,8 +94,8 @@ LayerTime mean_times(const std::vector<InstructionTimes>& measured, int stage) {
   return sum;
 }
 
-// The small model computes no input gradient of a frozen layer, but the whole model may. Assumes
-// the time of the forward, which has as many products.
+// The small model computes no input gradient of a frozen layer, but the full model may. Assumes the
+// time of the forward, which has as many matrix products.
 void set_unseen(LayerTime& time, const LayerInfo& layer, const MicrobatchShape& shape) {
   if (time.backward > 0) return;
   if (layer.cost.input_flops.at(shape) <= 0) return;
@@ -124,7 +124,7 @@ LayerTimes times_of(const RunConfig& config, const ModelSpec& whole,
     const auto place = std::find(small.groups.begin(), small.groups.end(), group.measured_as);
     const int stage = static_cast<int>(place - small.groups.begin());
     const LayerTime measured_time = mean_times(measured, stage);
-    // Of layers that stay together, the last one gets the whole time.
+    // Layers that must share a stage are timed together. The last one gets the whole time.
     LayerTime& time = times.layers[static_cast<std::size_t>(group.layers.back())];
     time.forward = measured_time.forward;
     time.backward_input = measured_time.backward_input;

@@ -21,8 +21,8 @@ void be_busy(double seconds) {
   while (seconds_between(began, Clock::now()) < seconds) continue;
 }
 
-// As in a pipeline, the sender computes while the receiver only waits. A transport with its own
-// threads shares the core with the sender. Increments `tag` per message.
+// Returns the seconds of a message. As in a pipeline, the sender computes while the receiver waits,
+// so a transport with its own threads shares the core with the sender.
 double typical_message(Transport& transport, int other, std::int64_t numbers, MessageTag& tag) {
   const at::Tensor payload = at::zeros({numbers});
   const bool begins = transport.rank() < other;

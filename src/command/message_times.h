@@ -10,7 +10,7 @@ struct MessageTimes {
   double bandwidth = 0;  // bytes per second; 0: not measurable
 };
 
-// Bytes of the largest message between stages, for any split.
+// Returns the bytes of the largest message between stages, for any split.
 double largest_message(const LayerTimes& times);
 
 // Both ranks call this. Only the lower rank's result is measured.

@@ -38,12 +38,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What checkpoints contain: only the adapter, if there is one.
 ModelSpec saved_part(const ModelSpec& model) {
   return has_adapter(model) ? adapter_alone(model) : model;
 }
 
-// Bytes of the largest file that a rank writes. An adapter is one file.
+// An adapter is one file.
 std::uint64_t largest_shard(const Plan& plan) {
   std::int64_t bytes = 1;
   if (has_adapter(plan.model)) {
@@ -58,7 +57,7 @@ std::uint64_t largest_shard(const Plan& plan) {
   return std::min(static_cast<std::uint64_t>(bytes), kMaxShardBytes);
 }
 
-// Assumes that a tensor's manifest line is as long as its entries in header and index.
+// Assumes that a tensor's line in the manifest is as long as its entries in file header and index.
 std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
   std::uint64_t bytes = 0;
   for (const RankPrediction& rank : plan.ranks)
@@ -99,7 +98,7 @@ bool sees(const fs::path& path) {
   return true;
 }
 
-// The processes of a killed launcher end a little later.
+// The processes of a killed launcher end a little later, so wait for their locks.
 constexpr std::chrono::seconds kFolderPatience{5};
 
 bool is_same_folder(int one, int other) {
@@ -215,7 +214,7 @@ void require_outputs(const RunConfig& config, const Plan& plan) {
 
 void require_shared_folder(const std::string& folder, const Group& world) {
   const fs::path place = nearest_folder(folder);
-  std::string made;  // by rank 0; if this fails, the save reports it
+  std::string made;  // set on rank 0; if creation fails, the first save reports it
   std::error_code failed;
   if (world.rank() == 0) {
     const std::string name = ".sluice-shared-" + unique_suffix();
@@ -253,7 +252,7 @@ void RunFolders::take(const RunConfig& config) {
     try {
       for (std::string& made : io::make_folders(folder.path)) made_.push_back(std::move(made));
     } catch (const Error&) {
-      continue;  // the code that writes to this folder reports the error
+      continue;  // the code that later writes to this folder reports the error
     }
     const int descriptor = open(folder.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) continue;

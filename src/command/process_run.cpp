@@ -36,7 +36,7 @@ Plan fitting(Plan plan, const LocalRanks& ranks) {
   return plan;
 }
 
-// Removes what a run killed after its last step has left in the checkpoint folder.
+// Removes what a run leaves in the checkpoint folder if it is killed after its last step.
 void tidy_checkpoints(const ProcessRun& run) {
   io::clean_steps(run.config.checkpoint.folder, checkpoint_kind());
   run.target(run.resume.done.steps).after_commit();
@@ -79,7 +79,6 @@ std::optional<AdapterDirectory> open_adapter(const RunConfig& config) {
   return AdapterDirectory(config.model.adapter);
 }
 
-// Every endpoint learns of the run's first failure.
 std::optional<Failure> first_failure(const std::vector<std::unique_ptr<Transport>>& endpoints) {
   for (const auto& endpoint : endpoints) {
     if (std::optional<Failure> failure = endpoint->failure()) return failure;
@@ -184,11 +183,11 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   if (adapter_tensors) require_base_layers(*adapter_tensors, *weights.directory);
   made_of = fingerprints_of(config, plan.model, weights);
   made_of.is_traced = traced.has_value();
-  // Other processes look for checkpoints only after this process (TrainingJob).
+  // Other processes look for checkpoints only after this process (see TrainingJob).
   if (ranks.has_rank_zero()) io::restore_moved_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
   if (ranks.has_rank_zero()) log.emplace(config, plan, data, resume);
-  // Skip the warnings of `data`, which the log prints later.
+  // The log prints the data's warnings later, so skip them here.
   const std::vector<std::string> of_data = data.warnings();
   const auto warn = [&](const std::vector<std::string>& warnings) {
     for (const std::string& warning : warnings) {

@@ -1,4 +1,4 @@
-// This process's part of a training run, for the main thread.
+// One process's part of a training run, for the main thread.
 #pragma once
 
 #include <cstdint>
@@ -29,24 +29,23 @@
 namespace sluice {
 
 struct ProcessRun {
-  // Checks everything, but creates nothing.
+  // Checks all inputs and folders, but creates nothing.
   ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
              LocalRanks local_ranks, const std::optional<StepRange>& traced = {});
 
-  // Runs the local ranks. Returns the number of steps done, including earlier ones. If a rank of
-  // any process fails, saves what is useful and throws the run's first failure.
+  // Runs the local ranks. Returns the number of steps done, including earlier runs'. If a rank of
+  // any process fails, saves weights and records and throws the run's first failure.
   std::int64_t train();
 
   void require_steps_left(const std::optional<StepRange>& traced);
 
   void read_ahead();
-  // The rows of each batch that belong to the rank's replica.
+  // Returns the rows of each batch that belong to the rank's replica.
   BatchRange rows_of(int rank) const;
 
-  // Where and how to save a step. Thread-safe.
+  // Returns where and how to save a step. Thread-safe.
   SaveTarget target(std::int64_t step) const;
 
-  // Null for all ranks but rank 0.
   RunLog* log_of(int rank) { return rank == kRankZero && log ? &*log : nullptr; }
 
   const RunConfig& config;
@@ -60,17 +59,16 @@ struct ProcessRun {
   const std::deque<Prompt> prompts;
   const OpenedWeights weights;
   const std::optional<AdapterDirectory> adapter_tensors;
-  const std::shared_ptr<const ModelSpec> part_of_source;  // see SaveTarget
+  const std::shared_ptr<const ModelSpec> part_of_source;
   RunFingerprints made_of;
-  // Each process determines it from the folder.
   ResumePoint resume;
   RunFolders folders;
-  std::optional<RunLog> log;  // only in the process with rank 0
+  std::optional<RunLog> log;
   MemoryLedger ledger;
   PostMortem post_mortem;
   FlightRecords flight;
   std::optional<StepTrace> trace;
-  PerRank<InterruptedRank> interrupted;  // what ranks leave when their steps fail
+  PerRank<InterruptedRank> interrupted;  // the objects of ranks whose steps failed
 };
 
 }  // namespace sluice

@@ -20,15 +20,15 @@
 namespace sluice {
 namespace {
 
-// In one process no rank can vanish, and a failing rank wakes the others. Only a slow disk or a
-// large stage takes long.
+// Limit in one process, where a failing rank ends the others' waits. Only a slow disk or a large
+// stage takes long.
 constexpr std::chrono::hours kLongestWait{1};
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(1000.0 * seconds));
 }
 
-// For torchrun (torch.distributed.elastic.multiprocessing.errors).
+// Writes the file that torchrun reads (torch.distributed.elastic.multiprocessing.errors).
 void write_error_file(const ProcessJob& processes, const Error& failure) {
   const std::string& path = processes.environment().error_file;
   if (path.empty()) return;
@@ -154,8 +154,8 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
   options.device = config.training.device;
   options.init_timeout = milliseconds(config.comm.init_timeout_seconds);
   options.heartbeat = milliseconds(config.comm.heartbeat_seconds);
-  // A hanging rank ends the run before this deadline (hang_watch.h), because its report is more
-  // precise than a timeout.
+  // A hanging rank ends the run before this deadline (hang_watch.h), because the hang report is
+  // more precise than a timeout.
   options.deadline = milliseconds(config.comm.train_timeout_seconds) + options.heartbeat;
   if (alone && transport != TransportKind::kGloo)
     options.init_timeout = options.deadline = kLongestWait;

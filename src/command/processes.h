@@ -22,22 +22,22 @@ namespace sluice {
 
 struct LocalRanks {
   int num_ranks = 1;
-  std::vector<int> here;  // ascending
+  std::vector<int> here;  // local ranks, ascending
   int on_machine = 1;
   at::Device device = at::kCPU;
-  std::string why_device;                             // for the log, or ""
+  std::string why_device;                             // why `device` was chosen, or ""
   TransportKind transport = TransportKind::kThreads;  // never kAuto
   std::function<std::vector<std::unique_ptr<Transport>>()> connect;
-  // cause: after a failure, returns the error on which all live processes agree. tells: whether
-  // this process reports it.
+  // `cause` returns the error on which all live processes agree after a failure. `tells` returns
+  // whether this process reports it.
   std::function<Error(const Error&)> cause = [](const Error& own) { return own; };
   std::function<bool()> tells = [] { return true; };
   // Unique, and equal in all processes of the run.
   std::string name = unique_suffix();
-  // True with several processes. Other processes may then keep running after an error here.
+  // True with several processes. Others may then keep running after an error here.
   bool has_others = false;
   std::function<void(int rank, const std::string& what, const std::string& remedy)> report_hung;
-  // All ranks have finished a step, so the timeouts for steps apply from now on.
+  // Call when all ranks have finished a step, so that timeouts for steps apply.
   std::function<void()> steps_begin = [] {};
 
   bool has(int rank) const;
@@ -64,7 +64,6 @@ class PerRank {
   std::map<int, T> of_rank_;
 };
 
-// Throws Error(kInternal) if the local ranks differ.
 template <typename T>
 const T& agreed(const PerRank<T>& values, const std::string& what) {
   const auto& [first_rank, first] = *values.begin();

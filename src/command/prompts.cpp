@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-// Like transformers, falls back to the end tokens of config.json.
+// Reads generation_config.json. Like transformers, falls back to the end tokens of config.json.
 Json generation_settings(const RunConfig& config, const ModelSpec& spec) {
   const std::string file = model_directory(config) + "/generation_config.json";
   std::error_code unseen;
@@ -50,7 +50,7 @@ std::vector<std::int64_t> end_ids_in(const Json& settings) {
   return ids;
 }
 
-// Ignored settings that change transformers' generate(do_sample=False).
+// Warns of ignored settings that would change transformers' generate(do_sample=False).
 std::string settings_warning(const Json& settings) {
   std::vector<std::string> names;
   const auto differs = [&](const char* name, const Json& neutral) {
@@ -69,8 +69,8 @@ std::string settings_warning(const Json& settings) {
   return formatted("generation_config.json sets {}, which is not followed", join(names, ", "));
 }
 
-// `extra`: inputs that follow from the text's length. `reads_labels`: without labels, such a head
-// computes logits.
+// `extra` are inputs that follow from the text's length. `reads_labels`: a head with a labels input
+// returns logits if the labels are empty.
 Inputs inputs_of(const std::vector<std::int32_t>& ids, const ModelMaker& maker,
                  const std::vector<ValueSpec>& extra, bool reads_labels) {
   const at::Tensor ids_L = at::tensor(at::ArrayRef<std::int32_t>(ids), at::kInt);
@@ -91,8 +91,8 @@ double uniform_at(std::uint64_t seed, std::size_t position) {
   return (drawn[0] + drawn[1] * kOneIn32Bits) * kOneIn32Bits;
 }
 
-// logits_V: of the last position, equal on all ranks. If the temperature makes them overflow,
-// returns the likeliest token.
+// `logits_V` are the last position's logits, equal on all ranks. If dividing by the temperature
+// overflows, returns the most likely token.
 std::int64_t drawn_token(const at::Tensor& logits_V, double temperature, double uniform) {
   const at::Tensor scaled_V = logits_V.to(at::kDouble).div(temperature);
   if (std::isinf(scaled_V.max().item<double>())) return logits_V.argmax().item<std::int64_t>();
@@ -164,7 +164,7 @@ std::string Prompt::text_of(const std::vector<std::int32_t>& tokens) const {
     return text;
   }
   const Tokenizer& tokenizer = tokens_.tokenizer();
-  std::vector<std::int32_t> known;  // the model may have more tokens
+  std::vector<std::int32_t> known;  // the model's vocabulary may be larger than the tokenizer's
   std::copy_if(tokens.begin(), tokens.end(), std::back_inserter(known),
                [&](std::int32_t id) { return !tokenizer.token_of(id).empty(); });
   return tokenizer.decode(known, /*skip_special_tokens=*/true);
@@ -186,7 +186,7 @@ Continuation Prompt::go_on(Pipeline& pipeline) const {
       break;
     }
   }
-  // Decode the whole text, because a token decoded alone may lose its leading blank.
+  // Decode the whole text, because a token decoded alone may lose its leading space.
   const std::string before = text_of(ids_), whole = text_of(all);
   result.text = whole.starts_with(before) ? whole.substr(before.size()) : text_of(result.tokens);
   return result;

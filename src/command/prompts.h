@@ -1,4 +1,4 @@
-// A prompt that a model continues. There is no key-value cache.
+// Generates text that continues a prompt, without a key-value cache.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace sluice {
 class Prompt {
  public:
   // Throws Error(kUsage) if the prompt has no tokens or is too long, or if the model needs more
-  // than a text. Throws Error(kInput) for an unreadable tokenizer, or for bytes without a
-  // vocabulary.
+  // than a text. Throws Error(kInput) for an unreadable tokenizer, or for byte tokens if the model
+  // has no vocabulary.
   Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
          const SampleOptions& options);
 
@@ -28,7 +28,7 @@ class Prompt {
   // model has no tokenizer.
   std::vector<std::string> warnings() const;
 
-  // Collective.
+  // Collective over all ranks.
   Continuation go_on(Pipeline& pipeline) const;
 
  private:

@@ -20,11 +20,12 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kLastSequence = std::int64_t{1} << 62;  // later positions would overflow
+// later positions in the data would overflow
+constexpr std::int64_t kLastSequence = std::int64_t{1} << 62;
 
 int num_cores() { return resolve_threads_per_rank(/*threads_per_rank=*/0, /*ranks_on_machine=*/1); }
 
-// Also checks that the step matches the folder's name.
+// Also checks that the manifest's step matches the folder's name.
 Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> step) {
   Checkpoint checkpoint(path);
   const Manifest& manifest = checkpoint.manifest();
@@ -61,7 +62,7 @@ std::optional<std::int64_t> generation_of(const StepFolder& folder) {
 }
 
 // Sorts by generation, then by step. An unreadable folder counts as the latest generation, so that
-// it is skipped with a warning.
+// the search meets it first and warns.
 std::vector<StepFolder> by_age(const std::string& folder) {
   std::vector<std::pair<std::optional<std::int64_t>, StepFolder>> aged;
   std::int64_t latest = 0;
@@ -81,7 +82,8 @@ std::vector<StepFolder> by_age(const std::string& folder) {
 std::optional<Checkpoint> newest_verified(const std::string& folder,
                                           std::vector<std::string>& warnings) {
   const std::vector<StepFolder> folders = by_age(folder);
-  std::string damaged, damage;  // the newest committed one
+  // path of the newest damaged committed checkpoint, and what is wrong with it
+  std::string damaged, damage;
   for (auto candidate = folders.rbegin(); candidate != folders.rend(); ++candidate) {
     std::string reason;
     std::error_code unknown;
@@ -168,7 +170,7 @@ void require_same_kind(const Checkpoint& checkpoint, const RunConfig& config) {
                                        : "set model.path to the checkpoint")});
 }
 
-// Returns the checkpoint's generation, or a later one if the folder has newer checkpoints.
+// Returns the generation of `from`, or a later one if the folder has checkpoints newer than `from`.
 std::int64_t generation_after(const std::string& folder, const std::optional<Checkpoint>& from) {
   std::optional<std::int64_t> latest;
   bool goes_back = !from;

@@ -1,4 +1,4 @@
-// Decides where a run starts (checkpoint.resume), and how it may differ from its checkpoint
+// Decides where a run starts (checkpoint.resume), and how it may differ from that checkpoint
 // (checkpoint.allow).
 #pragma once
 
@@ -15,28 +15,28 @@
 namespace sluice {
 
 struct ResumePoint {
-  std::optional<Checkpoint> checkpoint;  // verified; none: start at step 1
+  std::optional<Checkpoint> checkpoint;  // verified checkpoint; none: start at step 1
   StepsDone done;
   std::string run;
-  std::int64_t generation = 0;  // higher than in all newer checkpoints
+  // orders checkpoints; higher than in all checkpoints newer than `checkpoint`
+  std::int64_t generation = 0;
   std::vector<std::string> warnings;
 };
 
 ResumePoint new_run();
 
 // Finds the checkpoint that checkpoint.resume selects. "auto" takes the newest valid one, by
-// generation and then by step, and skips others with a warning. If all committed ones are damaged,
-// it throws instead of starting afresh.
+// generation and then by step, and skips invalid ones with a warning. If all committed checkpoints
+// are damaged, it throws instead of starting at step 1.
 //
-// A run that does not continue the newest checkpoint gets a later generation. Throws
-// Error(kCheckpoint) for a checkpoint that is missing, damaged, or of another model or other data
-// (unless allowed), even if no steps are left. Different settings only cause a warning.
+// Throws Error(kCheckpoint) for a checkpoint that is missing, damaged, or of another model or other
+// data (unless allowed), even if no steps are left. Different settings only cause a warning.
 ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& made_of);
 
 bool is_finished(const RunConfig& config, const ResumePoint& resume);
 
-// Throws Error(kUsage) if a remaining step has a valid checkpoint and checkpoint.commit = "marker",
-// which never replaces committed checkpoints.
+// Throws Error(kUsage) if a step that is still to run has a valid checkpoint and checkpoint.commit
+// = "marker", which never replaces checkpoints.
 void require_free_steps(const RunConfig& config, const ResumePoint& resume);
 
 // Collective over all ranks. Throws Error(kCheckpoint) on every rank if the processes chose

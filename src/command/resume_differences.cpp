@@ -29,7 +29,6 @@ std::string shown(const Json& object, const std::string& key) {
   return object.contains(key) ? object.at(key).dump() : "not given";
 }
 
-// The first key of config.json that differs, or "".
 std::string config_difference(const std::string& checkpoint, const std::string& own_config) {
   const std::string file = checkpoint + "/config.json";
   std::error_code ignored;
@@ -116,7 +115,7 @@ std::string decay_difference(const Manifest& manifest, const RunConfig& config) 
 
 std::string changed_settings(const std::map<std::string, std::string>& before,
                              const std::map<std::string, std::string>& now) {
-  if (before.empty()) return {};  // not written by `sluice train`
+  if (before.empty()) return {};  // the checkpoint was not written by `sluice train`
   std::map<std::string, std::string> defaults;
   for (const detail::Key& key : detail::key_table())
     defaults[key.full_name()] = detail::to_toml(key.default_value());

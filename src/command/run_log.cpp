@@ -35,7 +35,7 @@ double seconds_of(const std::vector<RankStats>& stats) {
   return seconds;
 }
 
-// A rank with less time than the slowest one waited for the rest.
+// Stretches a rank's times to the slowest rank's. The difference counts as waiting in reductions.
 RankSeconds within(double step_seconds, StepTimes times) {
   times.reduction += step_seconds - times.total;
   times.total = step_seconds;
@@ -78,11 +78,10 @@ void RunLog::begin(const std::string& auto_text) {
   next_note_ = began_ + kNoteInterval;
 }
 
-// Only warns, since the user chose bfloat16.
 void RunLog::warn_of_slow_bfloat16() const {
   if (config_.training.mixed_precision != MixedPrecision::kBfloat16) return;
   const double time = ops::bfloat16_time();
-  constexpr double kSlower = 1.1;  // beyond the error of a 30 ms measurement
+  constexpr double kSlower = 1.1;  // more than the error of a 30 ms measurement
   if (time <= kSlower) return;
   log_warning(
       formatted("on this processor a product in bfloat16 takes {} times as long as in float32; "
@@ -90,7 +89,7 @@ void RunLog::warn_of_slow_bfloat16() const {
                 fixed(time, 1)));
 }
 
-// A pipe or terminal may be closed, or a disk full.
+// If stdout fails (closed pipe, full disk), warns once and stops printing.
 void RunLog::print(const std::string& text) const {
   errno = 0;
   sluice::print(text, color_ ? Colors::kKeep : Colors::kReplace);
@@ -242,7 +241,7 @@ void RunLog::end(const RunEnd& of) {
                       of.ending == Ending::kStopped ? "stopped by a signal" : "ended by an error",
                       of.step, config_.training.steps);
   }
-  // The last step before an error may not be logged.
+  // The last step before an error may not be logged, so its loss is unknown.
   if (last_.step == of.step) {
     text += unigram_entropy_
                 ? formatted("loss: {} a byte; unigram entropy {}\n", nats_and_bits(last_.loss),

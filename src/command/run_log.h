@@ -1,5 +1,5 @@
-// Prints a training run's text on stdout and writes metrics.jsonl. Gives up output that cannot be
-// written, with a warning. Only rank 0's thread uses the log between begin() and end().
+// Prints a run's progress and writes metrics.jsonl. Warns and stops if an output cannot be written.
+// Only rank 0's thread uses the log between begin() and end().
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ struct Validated {
 
 class RunLog {
  public:
-  // Drops metrics of steps after the one from which the run resumes.
+  // Drops metrics of steps after the step from which the run resumes.
   RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
          const ResumePoint& resume);
 
@@ -41,9 +41,10 @@ class RunLog {
   void instruction_done(int index);
   void step(std::int64_t step, double lr, const StepResult& result,
             const std::vector<RankStats>& stats, Validated validated);
-  // Reports which stages did not split their backward, and what is predicted for them.
+  // Reports stages that did not split their backward into input and weight gradients, and what is
+  // predicted for them.
   void unsplit_stages(const std::vector<int>& stages) const;
-  // For a step that is not logged. It still counts for remaining time and pace.
+  // Call for a step that is not logged. Its time still counts for remaining time and pace.
   void skip_step(double seconds);
   void straggles(int rank);
   bool has_logged() const { return last_.step > 0; }
@@ -52,8 +53,7 @@ class RunLog {
   // Call before a checkpoint, so that its metrics are on disk first.
   void sync_metrics();
   void saves(std::int64_t step);
-  // Prints predicted and measured memory, the loss beside its baseline, and the paths of weights
-  // and report.
+  // Prints predicted and measured memory, the final loss, and the paths of weights and report.
   void end(const RunEnd& of);
   const std::optional<Error>& metrics_error() const { return metrics_error_; }
 
@@ -72,7 +72,7 @@ class RunLog {
   const TokenData& data_;
   std::optional<double> unigram_entropy_;  // nats per byte
   bool color_;
-  int width_;  // 0: no terminal
+  int width_;  // columns; 0: no terminal
   std::optional<MetricsFile> file_;
   std::optional<Error> metrics_error_;
   const ResumePoint& resume_;

@@ -29,7 +29,6 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// ISO 8601, UTC.
 std::string time_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -113,7 +112,8 @@ LastStep gather_last_step(const Group& world, const FlightRecord& own) {
   return last;
 }
 
-// Keeps earlier starts, saves and lines up to the checkpoint.
+// Keeps what an earlier process of this run recorded (starts, saves, curves) up to the checkpoint's
+// step.
 void RunStory::keep_earlier() {
   const std::int64_t done = resume_.done.steps;
   Json& facts = record_.facts;
@@ -131,7 +131,7 @@ void RunStory::keep_earlier() {
       if (step.is_number() && step.integer() <= done) facts["saves"].push_back(step);
     read_curves(MetricsFile::path_in(record_.folder), done, record_.curves);
   } catch (const Error& error) {
-    // These files only inform the user, so a damaged one must not prevent a resume.
+    // The record only informs the user, so a damaged one must not prevent a resume.
     log_debug(formatted("an unreadable earlier record of this run is left out: {}", error.what()));
   }
 }

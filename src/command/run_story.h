@@ -1,5 +1,5 @@
-// Writes run.json (docs/report.md), and at the end the report and TensorBoard's events. After a
-// file that cannot be written, it warns once and stops.
+// Writes run.json (docs/report.md), and at the end the report and TensorBoard's events. If a file
+// cannot be written, warns once and stops.
 #pragma once
 
 #include <cstdint>
@@ -44,14 +44,13 @@ class RunStory {
       : config_(config), plan_(plan), data_(data), resume_(resume) {}
 
   void begin(int threads_per_rank);
-  // Writes run.json.
   void first_step_done();
   void step(const StepMetrics& metrics);
   void saves(std::int64_t step);
-  // Stops all writing. Call this if the folder was deleted.
+  // Stops all writing. Call this if the metrics folder was deleted.
   void give_up() { given_up_ = true; }
   // Completes run.json and writes the files of metrics.report and metrics.enable_tensorboard. Does
-  // nothing if the run never started or was refused.
+  // nothing for runs that never started or were refused.
   std::string end(const RunEnd& of);
 
  private:

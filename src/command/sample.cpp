@@ -29,7 +29,7 @@
 namespace sluice {
 namespace {
 
-// Uses the last checkpoint in a folder.
+// If `path` is a folder of checkpoints, returns the last one.
 std::string model_in(const std::string& path) {
   std::error_code unseen;
   if (std::filesystem::exists(path + "/config.json", unseen) || is_adapter_directory(path))
@@ -54,7 +54,7 @@ void require_model(const std::string& path) {
                      : download});
 }
 
-// A run on bytes saves no tokenizer, but its manifest names it.
+// A run on bytes saves no tokenizer, but its manifest has data.tokenizer = "bytes".
 void choose_tokenizer(RunConfig& config) {
   if (config.data.tokenizer != "auto" || !was_committed(config.model.path)) return;
   const auto& settings = read_manifest(config.model.path).settings;

@@ -15,8 +15,8 @@
 namespace sluice {
 namespace {
 
-// The result on which all ranks agree. step: 0 if there is nothing to save. reason: why the step
-// must not be saved.
+// A save's result, equal on all ranks. `step`: 0 if there is nothing to save. `reason`: why the
+// step must not be saved.
 struct Outcome {
   std::int64_t step = 0;
   std::string reason, path;
@@ -30,16 +30,16 @@ std::string non_finite_weight(const Pipeline& pipeline) {
   return {};
 }
 
-// The last step of this process in the weights, or 0 before its first. std::nullopt if an update
-// failed halfway.
+// Returns the last step in this rank's weights, or 0 if this process finished none. Returns
+// std::nullopt if the rank never started or an update failed halfway.
 std::optional<std::int64_t> step_of(const InterruptedRank& left) {
   if (!left.trainer) return std::nullopt;
   const std::optional<std::int64_t> step = left.trainer->weights_step();
   return step == left.began_after ? 0 : step;
 }
 
-// Collective. The most steps that a rank completed, or 0 if some rank never started. Sets `reason`
-// if ranks hold different steps or a partial update.
+// Collective. Returns the most steps that a rank completed, or 0 if some rank never started. Sets
+// `reason` if ranks hold different steps or a partial update.
 std::int64_t steps_finished(const InterruptedRank& left, const Group& world, std::string& reason) {
   const std::optional<std::int64_t> own = step_of(left);
   bool all_began = true, all_same = true;
@@ -81,7 +81,7 @@ std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world
   return first;
 }
 
-// Collective. Sets its step first, so that it is known if the rest fails.
+// Collective. Sets outcome.step first, so that the caller knows it if the save fails.
 void save_on_all_ranks(const TargetOfStep& target, const InterruptedRank& left, const Group& world,
                        Outcome& outcome) {
   outcome.step = steps_finished(left, world, outcome.reason);
@@ -109,7 +109,7 @@ bool RankSaves::is_due(std::int64_t step, StepRequest request) const {
   return request == StepRequest::kSave || (interval > 0 && step % interval == 0);
 }
 
-// Only regular saves have memory for a copy.
+// Memory for a copy of the weights is planned only if checkpoint.interval is set.
 bool RankSaves::copies() const { return options_.async && options_.interval > 0; }
 
 void RankSaves::settle(const SaveOutcome& outcome) {

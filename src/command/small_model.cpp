@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kMicrobatches = 2;  // per round: one for B, one for I and W
+constexpr int kMicrobatches = 2;  // per round: one with a whole backward, one with a split backward
 
 Schedule measuring_schedule(int num_stages) {
   Schedule schedule;
@@ -39,7 +39,7 @@ ActivationCheckpoint recomputed_of(const ActivationCheckpoint& which, const Mode
   return names.empty() ? ActivationCheckpoint() : ActivationCheckpoint(which.kind, names);
 }
 
-// Avoids zeros and denormals. Faster than real initialization.
+// Avoids zeros and denormals, which compute at other speeds.
 void fill(at::Tensor& value) {
   if (!value.is_floating_point()) return;
   value.dim() < 2 ? value.fill_(1) : value.uniform_(-0.03, 0.03);
@@ -87,7 +87,7 @@ SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
     fill(value);
   };
   options.schedule = measuring_schedule(static_cast<int>(small.groups.size()));
-  options.partition.convention = Convention::kNeuronx;  // a stage may be only an end of the model
+  options.partition.convention = Convention::kNeuronx;  // allows a stage without decoder layers
   options.microbatch_size = config.training.microbatch_size;
   options.seq_len = config.training.seq_len;
   options.optimizer = config.optimizer.kind;

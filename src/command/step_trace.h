@@ -21,9 +21,9 @@ class StepTrace {
 
   TraceRecorder& recorder(int rank) { return *recorders_.at(rank); }
   bool ends_with(std::int64_t step, bool is_last) const;
-  // Collective. Sends the events to rank 0's process.
+  // Collective over all ranks. Sends the events to rank 0's process.
   void gather(const Group& world);
-  // Without gather(), only the local ranks' events. May be "".
+  // Returns only the local ranks' events if gather() was not called. May be "".
   std::string text() const;
 
  private:

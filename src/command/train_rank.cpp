@@ -72,22 +72,23 @@ Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline
     validated.continuations.emplace_back(std::move(continuation.prompt),
                                          std::move(continuation.text));
   }
-  // Each token ran with another length, so the free blocks do not fit again.
+  // Each token ran with another sequence length, so the allocator's free blocks fit no later
+  // request.
   if (!run.prompts.empty()) ops::drop_free_memory();
   return validated;
 }
 
-// Searches for stragglers at logged steps.
+// Warns of stragglers (slow ranks).
 class StragglerSearch {
  public:
   explicit StragglerSearch(const Plan& plan) : work_(rank_work(plan)), watch_(work_) {}
 
-  // Returns this rank's time since the last logged step.
+  // Returns this rank's CPU time since the last logged step.
   double add_step(double compute_cpu) {
     ++steps_;
     return compute_cpu_ += compute_cpu;
   }
-  // `stats` contain the times of all ranks. Warns of each straggler once.
+  // `stats` has all ranks' times.
   void gathered(const std::vector<RankStats>& stats, RunLog& log) {
     std::vector<double> seconds;
     seconds.reserve(stats.size());
@@ -106,9 +107,9 @@ class StragglerSearch {
   std::int64_t steps_ = 0;
 };
 
-// Collective, with the same decisions on all ranks. Returns the number of steps done, including
-// earlier runs'. `ran` gets the last step's instructions. `doing` describes the current activity,
-// for out-of-memory errors between instructions.
+// Collective over all ranks. Returns the number of steps done, including earlier runs'. `ran` gets
+// the last step's instructions. `doing` describes the current activity, for out-of-memory errors
+// between instructions.
 std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, Trainer& trainer,
                        RankSaves& saves, LastStep& ran, std::string& doing) {
   const Group& world = pipeline.world();
@@ -120,7 +121,7 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
   StragglerSearch stragglers(run.plan);
   for (std::int64_t step = first;; ++step) {
     doing = formatted("step {}", step);
-    // After the barrier, every rank has completed and logged the previous step.
+    // Afterwards every rank has completed and logged the previous step.
     world.barrier().wait();
     if (log && step == first)
       log->steps_begin(run.ranks.threads_per_rank(training.threads_per_rank));
@@ -180,7 +181,7 @@ StepRequest request_of(StopSignal& signal) {
   return signal.take_save_request() ? StepRequest::kSave : StepRequest::kNone;
 }
 
-// `progress` holds an observer and must outlive the pipeline.
+// The pipeline keeps a pointer into `progress`, which must outlive it.
 RunOptions rank_options(ProcessRun& run, int rank, std::optional<Progress>& progress) {
   RunOptions options = run_options(run.config);
   options.requested = [&run] { return request_of(run.stop); };
@@ -200,7 +201,8 @@ RunOptions rank_options(ProcessRun& run, int rank, std::optional<Progress>& prog
   return options;
 }
 
-// Collective. Run, folder and start must be equal in all processes.
+// Collective over all ranks. Throws unless run, checkpoint folder and resume point are equal in all
+// processes.
 void compare_processes(const ProcessRun& run, const Group& world, std::string& doing) {
   doing = "comparing the processes";
   require_same_run(identity_of(run.config, run.plan, run.made_of,
@@ -221,7 +223,8 @@ void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
     FillStage base;
     if (run.adapter) base = weights_of(*run.weights.directory, run.plan.model);
     PipelineControl(pipeline).load_state(*run.resume.checkpoint, base);
-    // Close superseded files, which occupy the disk while they are open.
+    // After all ranks have loaded, close the files, because replaced ones occupy the disk while
+    // open.
     pipeline.world().barrier().wait();
     if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
   } else if (run.weights.directory) {
@@ -251,7 +254,7 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   own.saves = std::make_unique<RankSaves>(
       run.config.checkpoint,
       [&run, log](std::int64_t step) {
-        if (log) log->saves(step);  // also drops lines of steps that run again
+        if (log) log->saves(step);  // also drops log lines of steps that run again
         return run.target(step);
       },
       pipeline, log != nullptr);

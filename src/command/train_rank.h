@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Collective over all ranks, each on its own thread. If steps fail, leaves trainer and last
-// instructions in `run`.
+// Collective over all ranks, each on its own thread. If a step fails, moves the rank's objects to
+// run.interrupted.
 std::int64_t train_rank(ProcessRun& run, Transport& transport);
 
 }  // namespace sluice

@@ -42,7 +42,8 @@ OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec) {
   weights.directory.emplace(path);
   const std::vector<std::string> unused =
       check_checkpoint(*weights.directory, without_adapter(spec));
-  // The other tensors of a larger model are expected (docs/hf-directories.md).
+  // If the model is a part of a larger one, the other tensors are expected
+  // (docs/hf-directories.md).
   if (!unused.empty() && !spec.source->is_part()) {
     weights.warning = formatted("{} of {} {} not used by the model: {}",
                                 counted(static_cast<std::int64_t>(unused.size()), "tensor"), path,

@@ -41,7 +41,7 @@ void require_alone(const RunConfig& config, const std::string& key) {
   }
 }
 
-// Different patterns can match the same layers, so compare the matched layers.
+// Compares matched layers, because different patterns can match the same layers.
 void require_same_target(const RunConfig& config, const Adapter& adapter, const ModelSpec& model) {
   if (!is_set(config, "lora.target")) return;
   LoraOptions options = config.lora;
@@ -68,8 +68,7 @@ Adapter stored_adapter(const RunConfig& config, const ModelSpec& model) {
 void require_adapter_base(const RunConfig& config) {
   const bool is_stored = !config.model.adapter.empty();
   if ((!is_stored && config.lora.rank == 0) || !config.model.path.empty()) return;
-  if (!detail::has_feature(config, ModelFeature::kNewAdapter))
-    return;  // plan_of_config() refuses it
+  if (!detail::has_feature(config, ModelFeature::kNewAdapter)) return;
   const std::string key = is_stored ? "model.adapter" : "lora.rank";
   refuse(config, key,
          key + " needs the weights of its base model, but model.config alone draws random weights",

@@ -22,7 +22,6 @@ RunConfig as_one_replica(RunConfig config) {
   config.training.local_batch_size = batch_sizes(config).global_batch;
   config.training.global_batch_size = 0;
   if (!detail::sums_in_shards(replicas)) {
-    // A single replica without shards needs no options for sums over replicas.
     if (replicas.degree == 1) replicas = {};
     return config;
   }

@@ -28,7 +28,7 @@ void refuse_both(const RunConfig& config, const std::string& key, const std::str
                                   .remedy = remedy});
 }
 
-// torch adds float16 and bfloat16 to float32, which the plan does not expect between layers.
+// torch promotes float16 plus bfloat16 to float32, but the plan expects 16 bits between layers.
 void check_precision(const RunConfig& config) {
   const MixedPrecision products = config.training.mixed_precision;
   if (config.model.dtype != ParameterType::kFloat16 || products == MixedPrecision::kNone) return;
@@ -65,7 +65,7 @@ void check_batch(const RunConfig& config) {
                    replicas * training.microbatch_size);
 }
 
-// The planner does not know the batch size, so check here whether the shards divide it.
+// The planner does not know the batch size, so check here that the shards divide it.
 void check_shards(const RunConfig& config) {
   const DataParallel& options = config.parallelism.pipeline.data_parallel;
   if (!detail::sums_in_shards(options) || options.num_shards() % options.degree != 0) return;
@@ -120,7 +120,7 @@ void check_split(const RunConfig& config) {
   add(!options.split_points.empty(), "pipeline_parallel_split_points");
   add(!options.cuts.empty(), "pipeline_parallel_cuts");
   add(!options.modules.empty(), "module_fqns_per_model_part");
-  // torchtitan uses the split points and ignores the number of layers.
+  // torchtitan uses split points and ignores layers_per_stage if both are set, so accept both.
   const bool points_win =
       !options.split_points.empty() && options.convention.text().starts_with("torchtitan");
   add(options.layers_per_stage > 0 && !points_win, "pipeline_parallel_layers_per_stage");

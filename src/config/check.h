@@ -1,4 +1,3 @@
-// Checks that involve more than one key.
 #pragma once
 
 #include <map>
@@ -15,7 +14,7 @@ inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 
 using Unbuilt = std::map<const Key*, Value>;
 
-// Returns a "not built yet" error for each value that is not the default.
+// Returns a "not built yet" error for each unbuilt key without its default value.
 std::vector<Error> unbuilt_errors(const RunConfig& config, const Unbuilt& unbuilt);
 
 // Throws Error(kUsage) for keys that contradict each other.

@@ -33,7 +33,7 @@ std::string no_match_remedy(const std::string& pattern) {
          "' matches: correct the name or the pattern";
 }
 
-// `other` is a match that is not a regular file, or "".
+// `other` is a match of `pattern` that is not a regular file, or "".
 Error no_file(const std::string& pattern, const std::string& other, const std::string& where) {
   const std::string no_match = "no file matches '" + pattern + "'";
   if (other.empty())
@@ -123,7 +123,7 @@ void require_tokenizer(const RunConfig& config) {
   try {
     files = expand_data_files(config);
   } catch (const Error&) {
-    return;  // a plan does not need the data
+    return;  // report this elsewhere, because a plan does not need the data
   }
   const auto has_text = [&](const std::string& file) {
     const DataFormat format = data::format_of(file, config.data.format, "data.files");

@@ -190,7 +190,7 @@ Row scale_grads_key() {
           scale = meaning_of(words_of(GradientScale::kTokens), *word);
         } else if (const auto* divisor = std::get_if<double>(&value)) {
           scale = {GradientScale::kDivisor, *divisor};
-        } else {  // like torch's scale_grads
+        } else {  // a bool, like torch's scale_grads
           scale = std::get<bool>(value) ? GradientScale::kMicrobatches : GradientScale::kSumOfMeans;
         }
       });

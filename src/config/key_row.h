@@ -123,7 +123,6 @@ Row key(const char* section, const char* name) {
   return row;
 }
 
-// A key that is not implemented and accepts only its default.
 Row unbuilt_key(const char* section, const char* name, Value (*default_value)(const RunConfig&));
 Row betas_key();
 Row schedule_key();

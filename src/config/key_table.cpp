@@ -5,9 +5,9 @@
 namespace sluice::detail {
 namespace {
 
-constexpr double kMaxCount = 1 << 20;  // ranks, stages or microbatches; fits an int
+constexpr double kMaxCount = 1 << 20;  // of ranks, stages or microbatches; fits an int
 constexpr double kMaxSteps = 1e15;     // exact as a double
-constexpr double kMaxSeconds = 1e7;    // longest wait: 115 days
+constexpr double kMaxSeconds = 1e7;    // 115 days
 
 std::vector<Key> make_table() {
   using C = RunConfig;

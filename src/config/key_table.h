@@ -1,4 +1,4 @@
-// The table of all configuration keys, for parsing, checking, showing and the key reference.
+// All configuration keys, for parsing, checks, output and the key reference.
 #pragma once
 
 #include <limits>
@@ -17,7 +17,7 @@ struct Range {
   bool below_max = false;
 };
 bool contains(const Range& range, double value);
-std::string to_text(const Range& range);  // "at least 1", "0 to 1"; empty if unbounded
+std::string to_text(const Range& range);  // such as "at least 1"; "" if unbounded
 
 struct Key {
   std::string section, name;
@@ -25,14 +25,15 @@ struct Key {
   Value (*get)(const RunConfig&) = nullptr;
   void (*set)(RunConfig&, const Value&) = nullptr;
   Range range;
-  std::vector<std::string> words;  // empty: any string
+  std::vector<std::string> words;  // allowed words; empty: any string
   bool is_built = true;            // false: accepts only the default
-  bool is_path = false;            // expand ~ and ${VAR}; relative to the file
+  // ~ and ${VAR} are expanded, and relative paths start at the configuration file's folder
+  bool is_path = false;
   bool may_be_empty = true;
-  bool affects_split = false;    // named when an error is about the split
-  bool affects_data = false;     // changes which sequence of the data is number n
+  bool affects_split = false;    // listed by errors about the split into stages
+  bool affects_data = false;     // changes the order of sequences
   bool affects_numbers = false;  // changes the bits of losses and weights
-  std::string option;            // name in the library's messages, or ""
+  std::string option;            // name in the library's error messages, or ""
   std::string meaning;
 
   std::string full_name() const { return section + "." + name; }

@@ -30,7 +30,7 @@ std::vector<std::int64_t> divisors_of(std::int64_t number) {
   return divisors;
 }
 
-// "1, 2 or 4"
+// For example "1, 2 or 4".
 std::string alternatives(const std::vector<std::int64_t>& numbers) {
   std::string text;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -96,7 +96,7 @@ int most_slices(const RunConfig& config, const ModelSpec& model) {
       if (parameter.split && parameter.split->units > 0)
         slices = std::gcd(slices, parameter.split->units);
   }
-  // The planner reports a degree that the slices do not allow.
+  // Returns 0 if the degree does not fit the slices, which the planner reports.
   const int degree = config.parallelism.pipeline.tensor_parallel.degree;
   return may_share(degree, static_cast<int>(slices)) ? static_cast<int>(slices) : 0;
 }

@@ -1,6 +1,6 @@
-// Implements training.layout_free. The bits of a run depend on the numbers of gradient shards and
-// tensor slices, not on the ranks. layout_free = N fixes both numbers, so every layout whose
-// degrees divide N computes the same bits.
+// Implements training.layout_free. A run's bits depend on its numbers of gradient shards and tensor
+// slices, not on its ranks. layout_free = N fixes both numbers, so every layout whose degrees
+// divide N computes the same bits.
 #pragma once
 
 #include <string>
@@ -17,7 +17,8 @@ namespace sluice::detail {
 // that contradict it.
 void fix_shards(RunConfig& config);
 
-// The largest divisor of layout_free into which all layers can be sliced. 0 if there is none.
+// Returns the largest divisor of layout_free into which all layers can be sliced, or 0 if there is
+// none.
 int most_slices(const RunConfig& config, const ModelSpec& model);
 
 RunConfig with_slices(RunConfig config, int slices);

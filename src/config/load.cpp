@@ -56,7 +56,7 @@ const std::vector<OtherVariable>& other_variables() {
 
 constexpr std::size_t kMostErrors = 100;
 
-// Collects all errors, because a file from another library has many unknown keys.
+// Collects all errors, because a file written for another library has many unknown keys.
 struct Reading {
   RunConfig config;
   Unbuilt unbuilt;
@@ -83,7 +83,7 @@ struct Reading {
 };
 
 void load_file(Reading& reading, const std::string& file) {
-  // A pipe such as <(...) has no folder, so its relative paths start at the working folder.
+  // Relative paths start at the file's folder, or for a pipe such as <(...) at the working folder.
   std::error_code unknown;
   const std::string folder = std::filesystem::is_regular_file(file, unknown)
                                  ? std::filesystem::path(file).parent_path().string()
@@ -132,8 +132,9 @@ void load_environment(Reading& reading, const std::map<std::string, std::string>
   }
 }
 
-// training.local_batch_size has no value for "not set". Therefore a batch size from a later source
-// resets the other one. `earlier` is the configuration before this source.
+// Resets local_batch_size if this source (file, environment, command line) sets global_batch_size,
+// and the reverse, because local_batch_size has no "not set". `earlier` is the configuration before
+// this source.
 void reset_other_batch_size(RunConfig& config, const RunConfig& earlier) {
   const auto is_new = [&](const char* key) {
     return config.origins.at(key) != earlier.origins.at(key);

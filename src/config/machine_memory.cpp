@@ -14,10 +14,10 @@
 namespace sluice {
 namespace {
 
-// Largest relative error of the prediction (docs/memory.md).
+// Largest relative error of the memory prediction (docs/memory.md).
 constexpr double kUncertainty = 0.04;
 
-// Reads a file with one number. Returns infinity for other text such as "max".
+// Returns infinity if the file has no number, as in "max".
 double limit_in(const char* path) {
   double bytes = 0;
   return std::ifstream(path) >> bytes ? bytes : std::numeric_limits<double>::infinity();
@@ -29,8 +29,7 @@ std::int64_t to_bytes(double bytes) {
 }
 
 struct Needs {
-  double held = 0,
-         peak = 0;  // doubles, because these sums over ranks can be huge
+  double held = 0, peak = 0;
   bool snapshots = false;
 };
 
@@ -55,14 +54,15 @@ std::optional<Error> rank_shortage(const Plan& plan) {
                                         });
   if (largest == plan.ranks.end() || largest->memory.total_bytes() <= *plan.options.memory_per_rank)
     return std::nullopt;
-  return Error(ErrorKind::kMemory,
-               {.what = formatted("training needs {} at its peak on rank {}, above {}",
-                                  needed_bytes(largest->memory.total_bytes()),
-                                  largest - plan.ranks.begin(), human_bytes(*plan.options.memory_per_rank)),
-                .where = "parallelism.device_memory",
-                .remedy = "use more ranks, a smaller training.microbatch_size or "
-                          "training.seq_len, training.activation_checkpoint, or "
-                          "pipeline_parallel_schedule = \"auto\""});
+  return Error(
+      ErrorKind::kMemory,
+      {.what = formatted("training needs {} at its peak on rank {}, above {}",
+                         needed_bytes(largest->memory.total_bytes()), largest - plan.ranks.begin(),
+                         human_bytes(*plan.options.memory_per_rank)),
+       .where = "parallelism.device_memory",
+       .remedy = "use more ranks, a smaller training.microbatch_size or "
+                 "training.seq_len, training.activation_checkpoint, or "
+                 "pipeline_parallel_schedule = \"auto\""});
 }
 
 }  // namespace

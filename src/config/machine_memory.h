@@ -10,12 +10,12 @@
 
 namespace sluice {
 
-// Memory and swap in bytes, limited by the container and `ulimit -v`.
+// Returns memory and swap in bytes, limited by the container and `ulimit -v`.
 std::int64_t machine_memory_bytes();
 
-// Returns Error(kMemory) if a rank's peak exceeds Plan::memory_per_rank, or if the peaks of the
-// ranks on this machine together exceed `machine_bytes` by more than the prediction error.
-// ranks_here is the number of the run's ranks on this machine (default: all).
+// Returns Error(kMemory) if a rank's predicted peak exceeds Plan::memory_per_rank, or if the peaks
+// on this machine together exceed `machine_bytes` by more than the prediction's error. ranks_here:
+// number of ranks on this machine (default: all).
 std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_bytes,
                                      std::optional<int> ranks_here = {});
 

@@ -11,13 +11,12 @@
 namespace sluice::detail {
 
 const ModelKind& kind_of(const RunConfig& config);
-// Texts of the own keys of the model's kind.
+// Returns the values of the keys that only this kind of model has.
 std::map<std::string, std::vector<std::string>, std::less<>> own_keys_of(const RunConfig& config);
 
-// The file or directory of the model, or "" if no key names one.
+// Returns the model's file or directory, or "" if no key names one.
 std::string path_of_model(const RunConfig& config);
 
-// Throws Error(kUsage) for a key that this kind of model does not support.
 void require_supported_by_kind(const RunConfig& config);
 
 bool has_feature(const RunConfig& config, ModelFeature feature);

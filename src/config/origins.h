@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// True if a source other than the default sets the key ("section.name").
+// True if a file, the environment or the command line sets the key ("section.name").
 inline bool is_set(const RunConfig& config, const std::string& key) {
   const auto origin = config.origins.find(key);
   return origin != config.origins.end() && origin->second != "default";

@@ -108,7 +108,7 @@ std::string expand_path(std::string_view text, const std::string& folder,
   if (expanded.empty()) return expanded;
   if (folder.empty()) return expanded;
   const fs::path path = fs::path(folder) / expanded;
-  // Prefer "b" to "a/../b", unless `a` is a link and they differ.
+  // Shorten "a/../b" to "b", unless `a` is a link and the two differ.
   const fs::path normal = path.lexically_normal();
   const auto resolved = [](const fs::path& relative) {
     std::error_code error;
@@ -124,7 +124,7 @@ Matches match_files(const std::string& pattern, const std::string& where) {
   const fs::path path(pattern);
   std::vector<std::string> components;
   for (const fs::path& part : path.relative_path()) {
-    // "**/**" would find every file several times.
+    // Skip the second "**" of "**/**", which would find every file several times.
     if (part == "**" && !components.empty() && components.back() == "**") continue;
     if (!part.empty()) components.push_back(part.string());
   }

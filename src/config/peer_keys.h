@@ -1,4 +1,4 @@
-// Names that other libraries use for our keys, for error messages and the key reference.
+// Other libraries' names for sluice's keys, for error messages and the key reference.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@ namespace sluice::detail {
 struct PeerKey {
   const char* library;
   const char*
-      name;  // "pp_size": any section; "model.flavor": that section; "float8.*": the whole section
+      // "pp_size": in any section; "model.flavor": in that section; "float8.*": the whole section
+      name;
   const char* here;  // the equivalent in sluice, in Markdown
 };
 

@@ -69,7 +69,7 @@ void require_type_of_files(const RunConfig& config, const ModelKind& kind, const
                            word(config.model.dtype))});
 }
 
-// Translates errors of `call` into keys and their places.
+// Rethrows errors of `call` with configuration keys and where they were set.
 template <typename Call>
 auto in_keys(const RunConfig& config, const Call& call) {
   try {
@@ -133,7 +133,7 @@ PipelineOptions pipeline_options(const RunConfig& config, const ModelSpec& model
     std::vector<std::string>& names = options.activation_checkpoint.names;
     names = model.source->layers_of(names, model.layers);
   }
-  // Only checkpoints during training copy the weights first.
+  // Only saves during training copy the weights first (checkpoint.async).
   options.keeps_snapshot = config.checkpoint.async && config.checkpoint.interval > 0;
   if (config.parallelism.schedule_csv.empty()) {
     options.num_microbatches = batch_sizes(config).num_microbatches;
@@ -150,7 +150,8 @@ bool names_cuts(const PartitionOptions& options) {
          options.layers_per_stage > 0 || options.first_stage_weight || options.last_stage_weight;
 }
 
-// An automatic schedule uses the measured split, unless the configuration sets a split.
+// With an automatic schedule, balances the split by measured times, unless the configuration sets a
+// split.
 Balance balance_of(const RunConfig& config) {
   if (config.parallelism.partition != Balance::kEven) return config.parallelism.partition;
   const PipelineOptions& pipeline = config.parallelism.pipeline;
@@ -180,7 +181,7 @@ std::string recomputed_text(const ActivationCheckpoint& which) {
   return which.kind == ActivationCheckpoint::kFull ? "full" : join(which.names, ",");
 }
 
-// Returns a warning if the times may not fit the run, or "".
+// Returns a warning if the layer times may not fit the run, or "".
 std::string require_times_of_run(const RunConfig& config, const ModelSpec& model,
                                  const MeasuredMachine* measured, const LayerTimes& times) {
   std::optional<std::int64_t> threads;
@@ -226,7 +227,7 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
     std::string warning = require_times_of_run(config, asked.model, measured, *times);
     if (!warning.empty()) asked.warnings.push_back(std::move(warning));
   } else if (measured && !measured->times.empty()) {
-    // Another process may have measured, so do not compare the cores.
+    // The times may come from another process, so do not compare its cores with this machine's.
     times =
         std::make_shared<const LayerTimes>(parse_layer_times(measured->times, "the measurement"));
   }
@@ -253,7 +254,7 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
       measured ? measured->memory_per_rank : machine_memory_bytes() / num_ranks(config);
 }
 
-// The planner does not know the batch size.
+// The planner does not know the batch size, so check it here.
 void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
   const BatchSizes found = batch_sizes(config);
   if (schedule.num_microbatches == found.num_microbatches) return;
@@ -400,7 +401,7 @@ PipelineOptions with_free_schedule(PipelineOptions options) {
   return options;
 }
 
-// "llama on 4 ranks, 8 microbatches of 1 x 512 tokens"
+// For example "llama on 4 ranks, 8 microbatches of 1 x 512 tokens".
 std::string subject_of(const Asked& asked) {
   const PipelineOptions& options = asked.options;
   return formatted("{} on {}, {} of {}", asked.model.family,
@@ -409,7 +410,6 @@ std::string subject_of(const Asked& asked) {
                    microbatch_text(asked.model, {options.microbatch_size, options.seq_len}));
 }
 
-// Returns the plan, or the reason why it is impossible.
 ScheduleCandidate configured_candidate(const Asked& asked) {
   const PipelineOptions& options = asked.options;
   ScheduleCandidate named;
@@ -428,14 +428,14 @@ ScheduleCandidate configured_candidate(const Asked& asked) {
 bool comes_first(const ScheduleCandidate& a, const ScheduleCandidate& b) {
   if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
   if (!a.refusal.empty()) return false;
-  // Floats, so that rounding does not order equal steps.
+  // Float precision, so that rounding errors do not order equal step times.
   const auto key = [](const ScheduleCandidate& each) {
     return std::tuple(static_cast<float>(each.step), each.stages_per_rank, each.peak_bytes);
   };
   return key(a) < key(b);
 }
 
-// Adds the configured candidate if the search did not find it.
+// Adds the configured schedule if the search did not find it.
 void mark_configured(const ScheduleCandidate& configured, Comparison& comparison) {
   std::vector<ScheduleCandidate>& all = comparison.candidates;
   auto found = std::find_if(all.begin(), all.end(), [&](const ScheduleCandidate& each) {
@@ -520,7 +520,7 @@ std::string layout_free_memory_cost(const RunConfig& config, const Plan& plan,
       formatted("training.layout_free = {}: gradients add up in {}, each layer is computed in {}",
                 config.training.layout_free, counted(shards, "shard"), counted(slices, "slice"));
   if (config.parallelism.pipeline.schedule.is_auto)
-    return text;  // without layout_free, another schedule might win
+    return text;  // no comparison, because without layout_free another schedule might be chosen
   RunConfig without = config;
   without.training.layout_free = 0;
   without.parallelism.pipeline.data_parallel.shards = 0;
@@ -537,9 +537,9 @@ std::string layout_free_memory_cost(const RunConfig& config, const Plan& plan,
 Comparison compare_schedules(const RunConfig& config) {
   Asked asked = asked_of(config, nullptr);
   PipelineOptions& options = asked.options;
-  if (!options.memory_per_rank && !config.speed)  // the GPU's memory is set already
+  if (!options.memory_per_rank && !config.speed)  // a GPU's memory is set already
     options.memory_per_rank = machine_memory_bytes() / num_ranks(config);
-  // Without times, every stage would seem to take equally long.
+  // Compute counted times. Otherwise, every stage would seem to take equally long.
   detail::LookedAt looked = in_keys(config, [&] {
     if (!options.times && options.balance == Balance::kEven)
       options.times = std::make_shared<const LayerTimes>(counted_times_of(asked));

@@ -1,5 +1,5 @@
-// Predicts the device of a plan's ranks from NVIDIA's driver. Does not load LibTorch, which chooses
-// the device when a run starts (device/device.h).
+// Predicts the device of a plan's ranks from NVIDIA's driver, without LibTorch, which chooses the
+// device when a run starts (device/device.h).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace sluice {
 
 struct PlannedDevice {
   bool is_cuda = false;
-  std::optional<std::int64_t> bytes;  // of the smallest device; none: unknown
+  std::optional<std::int64_t> bytes;  // memory of the smallest device; none: unknown
   std::string note;
 };
 

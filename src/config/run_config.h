@@ -1,5 +1,5 @@
-// The resolved configuration of a run. Precedence: command line, then SLUICE_SECTION_KEY in the
-// environment, then file, then default. No public header of the library uses RunConfig.
+// The resolved configuration of a run. Precedence: command line, environment (SLUICE_SECTION_KEY),
+// file, default. No public header of the library uses RunConfig.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class OnSaveError { kStop, kContinue };
 
 struct ResumeFrom {
   enum Kind {
-    kNewest,  // newest valid checkpoint of the folder, if any
+    kNewest,  // newest valid checkpoint in checkpoint.folder, if any
     kNone,
     kStep,
     kPath,
@@ -47,7 +47,7 @@ struct ModelOptions {
   std::string path;
   std::string adapter;
   std::string config;
-  std::string graph;  // "": a native family
+  std::string graph;  // path of an exported graph, or "" for a Hugging Face family
   std::string loss_output, transformer_layer_cls;
   std::vector<std::string> graph_sizes;  // "NAME=NUMBER"
   ParameterType dtype = ParameterType::kFloat32;
@@ -62,15 +62,15 @@ struct TrainingOptions {
   DeviceKind device = DeviceKind::kAuto;
   std::vector<std::string> trainable = {"*"};
   std::int64_t global_batch_size = 0;
-  std::int64_t layout_free = 0;  // layouts whose degrees divide it have equal bits
+  std::int64_t layout_free = 0;  // layouts whose degrees divide this number compute equal bits
   MixedPrecision mixed_precision = MixedPrecision::kNone;
-  ActivationCheckpoint activation_checkpoint = {};  // never kClasses
+  ActivationCheckpoint activation_checkpoint = {};  // recomputation in backward; never kClasses
   FusedOperators fused = FusedOperators::kAuto;
   LossChunks loss_chunks = LossChunks::kAuto;
 };
 struct ParallelismOptions {
   // plan_of_config() sets schedule.own, the numbers of microbatches and sequences, and the
-  // optimizer from other members.
+  // optimizer from other options.
   PipelineOptions pipeline = {.num_ranks = 4};
   std::string schedule_csv;
   GradientScale scale_grads;
@@ -111,14 +111,14 @@ struct MetricsOptions {
   bool enable_tensorboard = false;
 };
 
-// Exported graphs, and Hugging Face families as the default.
+// Exported graphs and, by default, Hugging Face families.
 KindTable native_kinds();
 
 struct RunConfig {
   KindTable kinds = native_kinds();
   ModelOptions model;
   LoraOptions lora;
-  DataOptions data;  // `files` holds patterns
+  DataOptions data;  // its `files` are patterns
   TrainingOptions training;
   OptimizerOptions optimizer;
   LearningRateOptions lr_scheduler;
@@ -128,7 +128,7 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
 
-  // Set only by `sluice plan --flops`, which does not measure.
+  // The machine's speed from `sluice plan --flops`, which does not measure.
   struct Speed {
     double flops = 0;
     double bandwidth = 0;  // bytes per second; 0: transfers are free
@@ -136,19 +136,19 @@ struct RunConfig {
   std::optional<Speed> speed;
 
   std::string file;
-  std::map<std::string, std::string>
-      origins;  // "section.key" -> "file.toml:12:1", "default", "--section.key", "SLUICE_..."
+  // "section.key" -> "file.toml:12:1", "default", "--section.key", "SLUICE_...".
+  std::map<std::string, std::string> origins;
 };
 
-// Has costs for the configured precision and microbatches, but no adapter. Throws like
-// plan_of_config().
+// Returns the model, without adapter, with costs for the configured precision and microbatches.
+// Throws like plan_of_config().
 ModelSpec model_of_config(const RunConfig& config);
 
-// A value that is not TOML is a string. Relative paths start at the working folder.
+// Key and value. A value that is not TOML is a string. Relative paths start at the working folder.
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
-// Removes every `--section.key value` and `--section.key=value` before a "--" from `arguments`.
-// Throws Error(kUsage) for a missing value. Does not check keys.
+// Removes every `--section.key value` and `--section.key=value` before a "--" from `arguments`, and
+// returns them. Throws Error(kUsage) for a missing value. Does not check keys.
 Overrides take_overrides(std::vector<std::string>& arguments);
 
 // Reads `file` ("" for none), `overrides` and `environment` (SLUICE_SECTION_KEY -> value). Throws
@@ -160,31 +160,30 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           KindTable kinds = native_kinds());
 std::map<std::string, std::string> sluice_environment();
 
-// One process sends it to all, so that all make the same plan.
+// Machine properties for the plan. One process sends them to all, so that all make the same plan.
 struct MeasuredMachine {
   std::string times;                  // layer_times_json(), or ""
   std::int64_t memory_per_rank = 0;   // bytes
   std::int64_t threads_per_rank = 1;  // 0: not known yet
 };
-// Without measured times the plan uses counted costs.
+// Whether the run must measure layer times first. Otherwise the plan uses counted costs.
 bool needs_measurement(const RunConfig& config);
 // Whether the plan depends on this machine's times, memory or cores. One process must then send its
-// own to all.
+// MeasuredMachine to all.
 bool depends_on_machine(const RunConfig& config);
-// `threads_per_rank` applies if the configuration does not set it. Its default is an equal share of
-// this machine's cores.
+// `threads_per_rank` applies if the configuration does not set a number. Its default is an equal
+// share of this machine's cores.
 TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
                       std::optional<std::int64_t> threads_per_rank = {});
 std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
 
-// Reads only config.json of the model. Notes, warnings and errors name keys and their places.
-// Without `measured`, this machine counts as if all ranks ran on it. Throws Error(kUsage) without a
-// model or if the configuration does not fit it, Error(kInput) for bad files, and what
-// plan_pipeline() throws.
+// Reads only the model's config.json. Messages name keys and where they were set. Without
+// `measured`, assumes that all ranks run on this machine. Throws Error(kUsage) if no model fits the
+// configuration, Error(kInput) for bad files, and the errors of plan_pipeline().
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
 
 // Compares the predicted memory with and without training.layout_free. `plan` must come from
-// plan_of_config() with the same arguments.
+// plan_of_config() with the other arguments.
 std::string layout_free_memory_cost(const RunConfig& config, const Plan& plan,
                                     const MeasuredMachine* measured = nullptr);
 
@@ -192,38 +191,38 @@ std::string layout_free_memory_cost(const RunConfig& config, const Plan& plan,
 // reason instead of throwing.
 Comparison compare_schedules(const RunConfig& config);
 
-// Throws the errors of plan_of_config() that no measurement can change. A lack of memory is not one
-// of them.
+// Throws the errors of plan_of_config() that do not depend on measured times or memory.
 void check_plan_without_measurement(const RunConfig& config);
 
-// None if the whole model trains. `model` may include the adapter or not. Throws Error(kUsage) for
-// keys that contradict each other or the model, and Error(kInput) like read_adapter(). Runs must
-// also call require_adapter_base().
+// Returns none if no adapter is configured. `model` may include the adapter or not. Throws
+// Error(kUsage) for keys that contradict each other or the model, and Error(kInput) like
+// read_adapter(). Runs must also call require_adapter_base().
 std::optional<Adapter> adapter_of_config(const RunConfig& config, const ModelSpec& model);
-// Throws Error(kUsage) if the adapter's base would get random weights.
+// Throws Error(kUsage) if the adapter's base model would get random weights.
 void require_adapter_base(const RunConfig& config);
 
-// The files that match data.files, each once, in the order of patterns and then sorted. A Megatron
-// pair is listed by its .bin file. Throws Error(kInput) for a pattern without files or a file of
-// the wrong format, and Error(kUsage) if data.files is empty.
+// Returns the files that match data.files, each once, in the order of patterns and then by name. A
+// Megatron pair is listed by its .bin file. Throws Error(kInput) for a pattern without files or a
+// file of the wrong format, and Error(kUsage) if data.files is empty.
 std::vector<std::string> expand_data_files(const RunConfig& config);
-// One list per pattern, to which data.weights refers.
+// Returns one list of files per pattern. data.weights has one weight per pattern.
 std::vector<std::vector<std::string>> expand_data_entries(const RunConfig& config);
 
 std::vector<std::string> expand_validation_files(const RunConfig& config);
 
-// The folder of the model's tokenizer, or "".
+// Returns the folder of the model's tokenizer, or "".
 std::string model_directory(const RunConfig& config);
-// Throws Error(kInput) if text data needs the model's tokenizer and its form is unsupported.
+// Throws Error(kInput) if text data needs the model's tokenizer and sluice does not support its
+// format.
 void require_tokenizer(const RunConfig& config);
 
-// The JSON is {"training.steps": {"value": 100, "origin": "default"}, ...}.
+// show_config_json() returns {"training.steps": {"value": 100, "origin": "default"}, ...}.
 std::string show_config(const RunConfig& config);
 std::string show_config_changes(const RunConfig& config);
 std::string show_config_json(const RunConfig& config);
 std::string config_reference();
 std::string config_reference_json();
-// The keys of other libraries and their equivalents.
+// Lists the keys of other libraries and their equivalents.
 std::string peer_reference();
 std::vector<std::string> config_keys();
 

@@ -19,7 +19,7 @@ std::string example(const Key& key) {
   return "for example " + key.full_name() + " = " + to_toml(value);
 }
 
-// TOML rejects too many digits, so such an override is read as a string.
+// TOML rejects integers beyond 64 bits, so they are read as strings.
 bool is_huge_integer(const RawValue& raw) {
   std::string_view digits = raw.string;
   if (digits.starts_with('-') || digits.starts_with('+')) digits.remove_prefix(1);
@@ -122,8 +122,8 @@ RawValue with_meant_words(const Key& key, RawValue raw) {
   return raw;
 }
 
-// Also checks list elements. A list that a key accepts beside a word, such as "full", may hold any
-// strings.
+// Throws unless the key accepts the value and its list elements. If a key accepts either a word
+// such as "full" or a list, the list may hold any strings.
 void check_value(const Key& key, const Value& value, const RawValue& raw, const Source& source) {
   if (raw.type == RawValue::Type::kList) {
     if (raw.list.empty() && !key.may_be_empty && key.kinds.front() == Kind::kString) {

@@ -10,7 +10,7 @@
 namespace sluice::detail {
 
 struct Source {
-  std::string file;  // "" for the command line and the environment
+  std::string file;  // configuration file, or "" for the command line and the environment
   std::string folder;
   std::string origin;  // "run.toml:12:1", "--training.steps", "SLUICE_TRAINING_STEPS"
 
@@ -20,7 +20,7 @@ struct Source {
   }
 };
 
-// Returns the converted value. Throws Error(kUsage) at the wrong value or list element.
+// Returns the converted value. Throws Error(kUsage) for a wrong value or list element.
 Value set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source);
 
 }  // namespace sluice::detail

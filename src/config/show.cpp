@@ -40,7 +40,7 @@ std::string values_of(const Key& key) {
   return types == "string" && !key.words.empty() ? words : types + "; " + words;
 }
 
-// The split convention may change a default.
+// A default value may differ from default_value() because the split convention sets it.
 std::string origin_of(const Key& key, const RunConfig& config) {
   const std::string& origin = config.origins.at(key.full_name());
   if (origin != "default" || key.get(config) == key.default_value()) return origin;

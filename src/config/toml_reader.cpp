@@ -1,6 +1,6 @@
 #include "config/toml_reader.h"
 
-// Without this, the parser aborts on some invalid text.
+// Without this definition, toml++ aborts on some invalid text.
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
 #include <algorithm>
@@ -26,8 +26,8 @@ Error error_at(const std::string& what, const std::string& file, Position positi
                 .remedy = remedy});
 }
 
-// toml++ destroys nested tables recursively, so bound their depth before parsing. Each of its 256
-// levels may have a key of kMaxKeyParts parts.
+// toml++ destroys nested tables recursively, so we bound their depth before parsing: 256 levels,
+// each with a key of up to kMaxKeyParts parts.
 void refuse_long_keys(std::string_view text, const std::string& file) {
   Position here{1, 1};
   int dots = 0;
@@ -160,7 +160,7 @@ RawValue read_toml_value(const std::string& text) {
   RawValue word;
   word.type = RawValue::Type::kString;
   word.string = text;
-  // A line break could start another key.
+  // A line break could start another key, so such text is a string.
   if (text.size() > kMaxTomlBytes || text.find_first_of("\r\n") != std::string::npos) return word;
   try {
     const toml::table table = parse("value = " + text, "");

@@ -15,15 +15,15 @@ constexpr std::size_t kMaxTomlBytes = std::size_t{1} << 20;
 
 struct RawKey {
   std::string section;
-  std::string name;  // "" for an empty section, so that unknown sections are noticed
+  std::string name;  // "" for an empty section, so that unknown sections are reported
   RawValue value;
   Position position;
 };
 
-// Keys are in file order. Throws Error(kUsage) with "file:line:column".
+// Returns the keys in file order. Throws Error(kUsage) with "file:line:column".
 std::vector<RawKey> read_toml(std::string_view text, const std::string& file);
 
-// Reads a file or a pipe. Throws Error(kUsage) if it is unreadable or longer than kMaxTomlBytes.
+// Throws Error(kUsage) if the file or pipe is unreadable or longer than kMaxTomlBytes.
 std::string read_config_file(const std::string& file);
 
 // Text that is not TOML becomes a string.

@@ -23,7 +23,7 @@ std::string digits_of(std::string name) {
 }
 
 // False if a whole word or a number differs, as in "sequence_parallel_degree" and
-// "expert_parallel_degree". Suggesting a key with another meaning would mislead.
+// "expert_parallel_degree". A suggestion with another meaning would mislead.
 bool is_typing_error(const std::string& name, const std::string& near) {
   if (near.empty() || digits_of(near) != digits_of(name)) return false;
   const std::string bare = without_separators(name);

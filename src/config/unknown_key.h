@@ -7,11 +7,11 @@
 
 namespace sluice::detail {
 
-// Suggests our equivalent of another library's key, the right section, or the nearest name. An
-// empty `name` means the section itself, or a key before the first section.
+// Suggests sluice's equivalent of another library's key, the right section, or the nearest name.
+// `name` is "" for an unknown section or a key before the first section.
 Error unknown_key(const std::string& section, const std::string& name, const std::string& where);
 
-// `others` are known variables that are not keys.
+// `others` are known SLUICE_ variables that are not keys.
 Error unknown_variable(const std::string& variable, const std::vector<std::string>& others);
 
 }  // namespace sluice::detail

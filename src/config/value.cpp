@@ -7,7 +7,7 @@ namespace sluice::detail {
 namespace {
 
 std::string in_quotes(const std::string& text) {
-  // TOML strings use JSON's escapes, but must escape DEL too.
+  // TOML strings use JSON's escapes, but must also escape the character DEL.
   std::string escaped = Json(text).dump();
   for (std::size_t at; (at = escaped.find('\x7f')) != std::string::npos;) {
     escaped.replace(at, 1, "\\u007f");

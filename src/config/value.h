@@ -1,4 +1,4 @@
-// The value of a key between the file and RunConfig.
+// The value of a key between text and RunConfig.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sluice::detail {
 
-// In the order of Value's alternatives.
+// In the order of Value's alternative types.
 enum class Kind { kBool, kInteger, kNumber, kString, kIntegers, kNumbers, kStrings, kStringLists };
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                            std::vector<double>, std::vector<std::string>,
@@ -21,16 +21,16 @@ std::string to_text(Kind kind);  // "integer", "list of strings"
 std::string to_toml(const Value& value);
 Json to_json(const Value& value);
 
-// Line 0 means no position, as for the command line.
+// Place in a file. Line 0: none, as on the command line.
 struct Position {
   std::uint32_t line = 0, column = 0;
 };
 
-// kOther: tables, dates and times.
+// A parsed TOML value. kOther is for tables, dates and times.
 struct RawValue {
   enum class Type { kBool, kInteger, kNumber, kString, kList, kOther };
   Type type = Type::kOther;
-  std::string other;  // kOther: "a table", "a date"
+  std::string other;  // for kOther: "a table", "a date"
   bool boolean = false;
   std::int64_t integer = 0;
   double number = 0.0;
@@ -38,10 +38,10 @@ struct RawValue {
   std::vector<RawValue> list;
   Position position;
 };
-std::string describe(const RawValue& raw);  // "the string 'x'", "the integer 3", "a list"
+std::string describe(const RawValue& raw);  // such as "the string 'x'" or "a list"
 
-// Converts `raw` to the first of `kinds` that it fits. An integer also fits kNumber. Otherwise
-// returns false and sets `misfit` to `raw` or to the wrong list element.
+// Converts `raw` to the first of `kinds` that it fits. An integer also fits kNumber. If `raw` fits
+// none, returns false and sets `misfit` to `raw` or to the wrong list element.
 bool convert(const RawValue& raw, const std::vector<Kind>& kinds, Value& value,
              const RawValue*& misfit);
 
