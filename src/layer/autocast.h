@@ -1,4 +1,3 @@
-// The autocast state of a rank's thread.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -13,8 +12,8 @@ namespace sluice {
 
 inline constexpr std::array kAutocastDevices = {at::kCPU, at::kCUDA};
 
-// Runs this thread under autocast to `type` on every device, or in its present state without a
-// type. Torch's cache of casted weights is always off, because it is shared by the process and
+// Sets this thread's autocast state on every device: to `type`, or to the present state if there is
+// no type. Torch's cache of casted weights is always off, because it is shared by the process and
 // would link the graphs of different microbatches.
 class AutocastScope {
  public:
@@ -33,7 +32,8 @@ class AutocastScope {
   bool cache_ = true;
 };
 
-// For example "off" or "cpu bfloat16"; must be the same on all ranks.
+// Describes the thread's autocast state, for example as "off" or "cpu bfloat16". All ranks must
+// have the same state.
 std::string autocast_state();
 
 }  // namespace sluice

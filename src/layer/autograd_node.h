@@ -1,4 +1,3 @@
-// The pointer type in which this version of torch holds autograd nodes.
 #pragma once
 
 #include <torch/csrc/autograd/edge.h>
@@ -10,7 +9,7 @@
 
 namespace sluice {
 
-// std::shared_ptr in torch 2.11, c10::intrusive_ptr in torch 2.13.
+// Pointer to an autograd node: std::shared_ptr in torch 2.11, c10::intrusive_ptr in torch 2.13.
 using NodePtr = decltype(torch::autograd::Edge::function);
 
 template <typename Type, typename Pointer = NodePtr, typename... Args>

@@ -1,4 +1,4 @@
-// The values of a model that are auxiliary losses.
+// Finds the values of a model that are auxiliary losses.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Throws Error(kUsage) if a layer reads an auxiliary value, no layer or more than one writes it, or
-// it is an output of the model.
+// Checks the model's auxiliary losses. Throws Error(kUsage) if a layer reads one, if not exactly
+// one layer writes it, or if it is an output of the model.
 void require_auxiliary(const Model& model);
 
 bool is_auxiliary(const Model& model, const std::string& value);

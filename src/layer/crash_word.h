@@ -1,5 +1,5 @@
-// Prints a line on stderr before a null pointer ends the process. The earlier SIGSEGV handler runs
-// afterwards.
+// Prints a line on stderr before an access through a null pointer ends the process. The SIGSEGV
+// handler that was installed earlier runs afterwards.
 //
 // A CrashWord belongs to the thread that makes it.
 #pragma once
@@ -10,7 +10,8 @@ namespace sluice {
 
 class CrashWord {
  public:
-  // text: one line without "\n"; must outlive the object. The first CrashWord installs the handler.
+  // Sets the line to print. `text` has no "\n" and must outlive the object. The first CrashWord
+  // installs the signal handler.
   explicit CrashWord(const std::string& text);
   ~CrashWord();
   CrashWord(const CrashWord&) = delete;

@@ -1,4 +1,5 @@
-// The default backward of a stage. It keeps graph edges of the outputs, but not the outputs.
+// The default backward of a stage, by torch's autograd. It keeps the outputs' graph edges, but not
+// the output tensors.
 #pragma once
 
 #include <string>
@@ -7,8 +8,9 @@
 
 namespace sluice {
 
-// Immediately hooks the parameters to their sums. place: the stage, for messages. Forwards throw
-// Error(kUsage) if a parameter was moved, converted or unfrozen later.
+// Hooks the parameters immediately, so that gradients are added to `sums`. place: the stage, for
+// error messages. A forward throws Error(kUsage) if a parameter was moved, converted or unfrozen
+// after this call.
 ChunkBackwardMaker graph_backward(const Chunk& chunk, const GradientSums& sums, std::string place);
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// Keyed random streams, and the stream from which a thread draws. A stream belongs to one thread.
+// Random streams that depend only on a key. Each thread draws from the stream of its innermost
+// scope. A stream belongs to one thread.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -12,7 +13,8 @@
 
 namespace sluice {
 
-// The random numbers of one key. Makes a generator per device at its first draw.
+// The random numbers of one key (seed, step, layer, microbatch). Makes a device's generator at the
+// first draw on that device.
 class KeyedStream {
  public:
   KeyedStream(std::uint64_t seed, std::int64_t step, std::string_view layer,
@@ -21,11 +23,11 @@ class KeyedStream {
   const at::Generator& generator(c10::Device device);
   // Returns the stream of another name for the same seed, step and microbatch, at its start.
   KeyedStream of(std::uint64_t hashed_name) const;
-  // Returns a new number for a draw that is divided into slices. of_slice() returns a slice's
-  // stream.
+  // Returns the number of the next draw that is divided into slices. of_slice() then returns the
+  // stream of a slice in this draw.
   std::int64_t next_divided() { return num_divided_++; }
   KeyedStream of_slice(std::int64_t draw, std::int64_t slice) const;
-  // Returns an independent stream that continues from here.
+  // Returns an independent stream that continues from the present position.
   KeyedStream copy() const;
 
  private:
@@ -38,7 +40,7 @@ class KeyedStream {
   std::vector<std::pair<c10::Device, at::Generator>> generators_;
 };
 
-// While it lives, this thread draws from `stream`, whose position advances.
+// This thread draws from `stream` while the scope exists, which advances the stream.
 class KeyedStreamScope {
  public:
   explicit KeyedStreamScope(KeyedStream& stream);
@@ -51,8 +53,9 @@ class KeyedStreamScope {
   c10::impl::IncludeDispatchKeyGuard include_;
 };
 
-// While it lives, this thread draws from another name's stream, with the seed, step and microbatch
-// of the enclosing scope, whose stream does not advance. No effect outside a scope.
+// This thread draws from another name's stream while the scope exists, with the seed, step and
+// microbatch of the enclosing scope. The enclosing scope's stream does not advance. Has no effect
+// outside a scope.
 class NamedStreamScope {
  public:
   explicit NamedStreamScope(std::uint64_t hashed_name);
@@ -64,8 +67,9 @@ class NamedStreamScope {
   std::optional<KeyedStreamScope> scope_;
 };
 
-// A draw divided among ranks. Each slice has its own stream, so numbers do not depend on the ranks.
-// The scope's stream does not advance. No effect outside a scope.
+// A random draw divided among ranks. Each slice has its own stream, so the numbers do not depend on
+// how many ranks there are. The enclosing scope's stream does not advance. Has no effect outside a
+// scope.
 class DividedDraw {
  public:
   DividedDraw();
@@ -82,7 +86,7 @@ class DividedDraw {
   std::int64_t number_ = 0;
 };
 
-// The CPU generator of this thread's innermost scope; nullopt outside a scope.
+// Returns the CPU generator of this thread's innermost scope, or nullopt outside a scope.
 std::optional<at::Generator> keyed_generator();
 
 }  // namespace sluice

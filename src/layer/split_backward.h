@@ -33,11 +33,11 @@
 
 namespace sluice {
 
-// The work that I leaves for W.
+// The weight gradients that run_input_backward() leaves for the weight pass.
 class DeferredWeights {
  public:
-  // Runs the engine from each frontier node to the AccumulateGrad nodes. Frees each part
-  // afterwards.
+  // Runs the autograd engine from each frontier node down to the AccumulateGrad nodes. Frees the
+  // graph below a frontier node afterwards.
   void run() &&;
   bool empty() const { return frontier_.empty(); }
 
@@ -48,25 +48,25 @@ class DeferredWeights {
                                                  const std::vector<NodePtr>&);
   struct Frontier {
     NodePtr node;
-    torch::autograd::variable_list gradients;  // one per input of the node
+    torch::autograd::variable_list gradients;  // one per input of `node`
   };
   std::vector<Frontier> frontier_;
 };
 
 struct InputBackward {
-  torch::autograd::variable_list input_gradients;  // by edge of `inputs`; may be undefined
-  // AccumulateGrad nodes of early weights, with their gradients.
+  torch::autograd::variable_list input_gradients;  // per edge of `inputs`; may be undefined
+  // AccumulateGrad nodes of early weights, each with its gradient.
   std::vector<std::pair<NodePtr, at::Tensor>> early_weights;
   DeferredWeights deferred;
 };
 
-// Declares that the torch::autograd::Function of y computes only the gradients that
-// needs_input_grad() requests, and may run once for each.
+// Declares that the torch::autograd::Function that returned y computes only the gradients that
+// needs_input_grad() requests, and may run once per requested gradient.
 void declare_selective_backward(const at::Tensor& y);
 
-// roots, gradients: where the backward starts, with defined gradients. inputs: edges whose gradient
-// is needed. boundary: nodes treated like inputs, without returned gradients. They split a stage
-// without differentiable inputs.
+// Computes the input gradients. The backward starts at `roots` with `gradients`, which must be
+// defined. inputs: edges whose gradients are returned. boundary: nodes where the input pass ends,
+// without returned gradients. They split a stage that has no differentiable inputs.
 InputBackward run_input_backward(const torch::autograd::edge_list& roots,
                                  const torch::autograd::variable_list& gradients,
                                  const torch::autograd::edge_list& inputs,

@@ -12,24 +12,24 @@ namespace sluice {
 
 class BatchSplit {
  public:
-  // Both arguments must outlive this object. Throws Error(kUsage) for unknown or missing names,
-  // lengths that differ, and inconsistent inputs.
+  // `inputs` and `model` must outlive this object. Throws Error(kUsage) for unknown or missing
+  // names, lengths that differ, and inconsistent inputs.
   BatchSplit(const Inputs& inputs, const Model& model);
 
   // Throws Error(kUsage) unless Model::count_rows() returns the number of rows of a microbatch.
   void require_row_count() const;
   void require_no_gradient() const;
 
-  // Returns the number of microbatches to make, at most `most` and the number of rows, or the
-  // number that the caller gave.
+  // Returns the number of microbatches to make: the number that the caller gave if any, otherwise
+  // at most `most` and at most the number of rows.
   int num_microbatches(int most) const;
-  // Precondition: num_microbatches() allows this many.
+  // Divides the batch into microbatches. num_microbatches() must allow this number.
   std::vector<Values> microbatches(int num_microbatches) const;
 
  private:
   struct Known {
     std::int64_t count = 0;
-    std::string name;  // the input that determines it
+    std::string name;  // the input that determines the count
   };
   void require_offsets_of_rows() const;
   void learn_rows(const std::string& name, std::int64_t rows);

@@ -1,5 +1,5 @@
-// Lets autograd nodes add weight gradients directly to their sums (gradient_sum.h). A node without
-// a sum returns its gradient to the engine as usual.
+// Lets autograd nodes add weight gradients directly to the weights' sums (gradient_sum.h). If a
+// weight has no sum, the node returns the gradient to the engine as usual.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,21 +10,21 @@ struct Node;
 
 namespace sluice {
 
-// A dense sum.
+// A dense sum of gradients, to which a node adds.
 struct SumTarget {
   at::Tensor sum;
-  bool is_empty = false;  // uninitialized: write the first gradient instead of adding it
+  bool is_empty = false;  // uninitialized: write the first gradient instead of adding
 };
 
 class WeightSums {
  public:
   virtual ~WeightSums() = default;
-  // Returns the sum for a weight's AccumulateGrad node. The caller must immediately add exactly one
-  // gradient. Undefined without a sum, or if its dtype differs.
+  // Returns the sum for the weight with this AccumulateGrad node. The caller must immediately add
+  // exactly one gradient. Returns an undefined sum if the weight has none or its dtype differs.
   virtual SumTarget target(const torch::autograd::Node* leaf) = 0;
 };
 
-// While it lives, backwards on this thread add to these sums (null: to none).
+// Backwards on this thread add weight gradients to `sums` while the scope exists. null: no sums.
 class WeightSumsScope {
  public:
   explicit WeightSumsScope(WeightSums* sums);
