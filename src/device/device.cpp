@@ -15,11 +15,11 @@ namespace {
 
 struct Found {
   int devices = 0;
-  std::string missing;  // what is missing, if there are no devices
+  std::string missing;  // the cause if there are no devices
 };
 
-// Loads LibTorch's CUDA library. LibTorch caches whether CUDA exists, so this must precede any
-// query.
+// Loads LibTorch's CUDA library and returns the devices. LibTorch caches whether CUDA exists, so
+// load the library before any query.
 Found find_devices() {
   static const Found found = []() -> Found {
     if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) {

@@ -42,7 +42,7 @@ class InstructionPlace : public PlaceScope {
   explicit InstructionPlace(std::string instruction);
 };
 
-// Names the layer whose forward this thread runs, and numbers the layer's calls from 0.
+// Names the layer whose forward this thread runs, and numbers the layer's collectives.
 class LayerPlace : public PlaceScope {
  public:
   LayerPlace(const std::string& layer, const std::vector<ParameterInfo>& parameters);

@@ -14,7 +14,8 @@ namespace sluice {
 
 using ModuleMaker = std::function<std::shared_ptr<torch::nn::Module>()>;
 
-// Which parameters are drawn after `make` returns, replacing the values that `make` set.
+// Which parameters get new random values after `make`, so that the values from `make` need not be
+// computed.
 enum class Drawn : std::uint8_t { kNone, kByDefault };
 
 // If `keeps` is true, modules made in this scope keep the values that their factory drew

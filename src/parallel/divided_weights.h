@@ -1,17 +1,18 @@
-// Divided weights of plain modules, and the operators that read them in a forward.
+// Tensor-parallel weights of plain modules, and the operators that read them in a forward.
 //
-// LibTorch's modules have no hooks and code refers to their classes, so parallelism is added below
-// their forward. Within run(), operators that read a listed weight compute by slices: at::linear,
-// at::matmul and at::addmm with += bias (as torch::nn::Linear calls them), at::embedding,
-// at::layer_norm, at::rms_norm, x * weight and x + bias. Between a column product and the next row
-// product, pointwise operators and at::scaled_dot_product_attention run once per slice, because
-// LibTorch's numbers may depend on the columns and heads of a call. Each slice draws its own
-// dropout, of columns or heads there, of rows elsewhere.
+// LibTorch's modules have no hooks and code refers to their classes, so we add parallelism below
+// their forward. Within run(), operators that read a listed weight compute slice by slice:
+// at::linear, at::matmul and at::addmm with += bias (as torch::nn::Linear calls them),
+// at::embedding, at::layer_norm, at::rms_norm, x * weight and x + bias. A column product has a
+// weight divided by outputs, a row product one divided by inputs. Pointwise operators and
+// at::scaled_dot_product_attention between a column product and the next row product run once per
+// slice, because LibTorch's results may depend on the number of columns and heads in a call. There,
+// each slice draws dropout for its columns or heads, elsewhere for its rows.
 //
-// Consecutive products of one input, such as q, k and v, exchange it once and add its gradients
-// within a slice first. Operators on all rows of the microbatch run whole on every rank. A weight
-// read with fewer rows must be listed. A listed weight that no operator of its style reads is an
-// error.
+// Consecutive products of one input, such as q, k and v, exchange the input once and add its
+// gradients within a slice first. Operators on all rows of the microbatch run whole on every rank.
+// A weight that is read with fewer rows must be listed. A listed weight that no operator of its
+// style reads is an error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,8 +32,8 @@ namespace sluice::detail {
 
 struct DividedWeight {
   ParallelStyle style = ParallelStyle::kColwise;
-  std::int64_t length = 0;  // whole length of the divided dimension
-  std::string name = {};    // for messages
+  std::int64_t length = 0;  // size of the divided dimension in the whole weight
+  std::string name = {};    // for error messages
 };
 
 class DividedWeights : public OperatorInterceptor {
@@ -40,21 +41,24 @@ class DividedWeights : public OperatorInterceptor {
   explicit DividedWeights(const SliceGroup& tp) : tp_(tp), region_(tp) {}
   void add(const at::Tensor& weight, DividedWeight divided);
   bool has(const at::Tensor& weight) const;
-  // Adds a weight that is in no table.
+  // Adds an undivided weight, which no table of styles lists.
   void add_whole(const at::Tensor& weight, std::string name);
 
-  // Adds a product, in module order. length: of the divided dimension.
+  // Adds a matrix product, in module order. length: size of the weight's divided dimension.
   void add_product(ParallelStyle style, std::int64_t length);
   bool has_products() const { return has_products_; }
-  // Columns of an earlier layer's column product whose row product is in this layer, or 0.
+  // If this layer has the row product for a column product of an earlier layer, returns the number
+  // of columns between the two, otherwise 0.
   std::int64_t closes() const { return opened_ == 0 ? closed_ : 0; }
-  // A column product is open until its row product. columns: open before this layer, none if
-  // unknown. opener: the layer that opened them. Returns the columns open after this layer.
+  // A column product is open until the next row product. Sets the number of open columns before
+  // this layer (none if unknown) and the layer that opened them. Returns the number of columns that
+  // are open after this layer.
   std::optional<std::int64_t> begin_with(std::optional<std::int64_t> columns,
                                          std::shared_ptr<const DividedWeights> opener);
 
-  // Calls a layer's forward. Throws Error(kUsage) for a weight that no operator of its style reads,
-  // for dropout with unclear slices or other than torch::nn::Dropout.
+  // Calls a layer's forward with this object as interceptor. Throws Error(kUsage) for a weight that
+  // no operator of its style reads, for dropout whose slices are unclear, and for dropout by other
+  // means than torch::nn::Dropout.
   std::vector<at::Tensor> run(const std::function<std::vector<at::Tensor>()>& forward);
 
   bool run(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;
@@ -67,14 +71,15 @@ class DividedWeights : public OperatorInterceptor {
   Entry* find(const c10::IValue& value);
   Entry* find_transpose(const c10::IValue& value);
   std::int64_t rows_of_all(const at::Tensor& x) const;
-  // Returns a group without sequence parallelism if x has all rows.
+  // Returns the group to use for x: without sequence parallelism if x has all rows.
   SliceGroup for_rows_of(const at::Tensor& x) const;
-  // Throws Error(kUsage) if a weight in no table is read with this rank's rows only.
+  // Throws Error(kUsage) if x has only this rank's rows and the weight is in no table.
   void require_whole_rows(const at::Tensor& x, const at::Tensor& weight) const;
   const std::vector<at::Tensor>& entered(const at::Tensor& x);
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                     const DividedWeight& divided);
-  // These return an undefined tensor if the operator reads no listed weight.
+  // The handlers of operators, below, return an undefined tensor if the operator reads no listed
+  // weight.
   at::Tensor product(const std::string& op, const std::vector<c10::IValue>& in);
   at::Tensor embedding(const std::vector<c10::IValue>& in);
   at::Tensor norm(const std::string& op, const std::vector<c10::IValue>& in);
@@ -88,19 +93,19 @@ class DividedWeights : public OperatorInterceptor {
   void forget_input();
 
   SliceGroup tp_;
-  // Columns of the latest column product, 0 after the row product.
+  // Columns (on all ranks) of the latest column product, 0 after a row product.
   std::int64_t columns_ = 0;
-  // Columns of all column products since the last row product.
+  // Columns of each column product since the last row product.
   std::vector<std::int64_t> open_columns_;
   std::optional<std::int64_t> columns_before_ = 0;
   bool has_products_ = false;
   std::int64_t opened_ = 0, closed_ = 0;
   std::shared_ptr<const DividedWeights> opener_;
-  std::vector<std::int64_t> sizes_;  // of the column product's result, empty if in another layer
-  SliceGroup region_;                // whether the product's input had divided rows
+  std::vector<std::int64_t> sizes_;  // of the column product's result; empty if in another layer
+  SliceGroup region_;                // whether the input of the column product had divided rows
   std::unordered_map<const c10::TensorImpl*, Entry> weights_;
-  std::unordered_map<const c10::TensorImpl*, std::string> whole_;  // name of each weight
-  // The latest input of a column product, and each slice's share of it.
+  std::unordered_map<const c10::TensorImpl*, std::string> whole_;  // undivided weights, with names
+  // The latest input of a column product, and the input that enter() returned for each slice.
   at::Tensor input_;
   std::uint32_t input_version_ = 0;
   std::vector<at::Tensor> entered_;

@@ -17,7 +17,7 @@ using Arguments = std::vector<c10::IValue>;
 
 bool is_tensor(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
-// Returns the index of the argument that the operator writes, or -1.
+// Returns the index of the argument that the operator writes to, or -1.
 std::int64_t written_argument(const c10::OperatorHandle& op) {
   const auto& arguments = op.schema().arguments();
   const auto written = std::find_if(arguments.begin(), arguments.end(), [](const auto& argument) {
@@ -26,7 +26,7 @@ std::int64_t written_argument(const c10::OperatorHandle& op) {
   return written == arguments.end() ? -1 : written - arguments.begin();
 }
 
-// Dimensions in memory order, outermost first.
+// Returns the dimensions in memory order, outermost first.
 std::vector<std::int64_t> memory_order(const at::Tensor& x) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(x.dim()));
   std::iota(order.begin(), order.end(), 0);
@@ -35,7 +35,8 @@ std::vector<std::int64_t> memory_order(const at::Tensor& x) {
   return order;
 }
 
-// Keeps the parts' memory layout, so that callers can view the result like the plain operator's.
+// Concatenates results. Keeps their memory order, so that callers can view the result like that of
+// a single call.
 at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   if (parts.size() == 1) return parts.front();
   const std::vector<std::int64_t> order = memory_order(parts.front());
@@ -48,7 +49,8 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   return at::cat(permuted, back[static_cast<std::size_t>(dim)]).permute(back);
 }
 
-// A slice of a larger tensor has gaps in memory, but a rank's only slice has none.
+// Makes the layout of a slice equal on any number of ranks: a slice of a larger tensor has gaps in
+// memory, a rank's only slice has none.
 at::Tensor without_gaps(const at::Tensor& x) {
   return x.is_non_overlapping_and_dense() ? x : x.clone();
 }
@@ -69,7 +71,7 @@ at::Tensor run_by_slices(const c10::OperatorHandle& op, const Arguments& in, std
   const std::vector<std::int64_t> sizes = pointwise_sizes(op, in);
   const std::int64_t written = written_argument(op);
   if (written >= 0 && in[static_cast<std::size_t>(written)].toTensor().sizes() != sizes) return {};
-  // [argument][slice]
+  // indexed by [argument][slice]
   std::vector<std::vector<at::Tensor>> read(in.size());
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (!is_tensor(in[i])) continue;

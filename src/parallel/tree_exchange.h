@@ -1,5 +1,5 @@
-// Sums over the slices of all ranks in the tree of plan/shard_tree.h: first a rank's own slices,
-// then the ranks. Inputs are not written to.
+// Sums over the slices of all tensor-parallel ranks as a tree (plan/shard_tree.h): first over a
+// rank's slices, then over ranks. No function writes to its inputs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,30 +11,32 @@
 
 namespace sluice::detail {
 
-// Sums each half of the terms recursively. Returns a single term itself. Terms have one shape and
-// dtype.
+// Returns the sum of the terms, added as a balanced tree. Returns a single term itself. Terms have
+// one shape and dtype.
 at::Tensor tree_sum(const std::vector<at::Tensor>& terms);
 
 at::Tensor tree_all_reduce(const at::Tensor& own, const SliceGroup& tp);
-// Returns this member's rows of the sum, along a dimension that all slices share.
+// Returns this rank's rows (along `dim`) of the sum over ranks. All slices must have the same size
+// along `dim`.
 at::Tensor tree_reduce_scatter(const at::Tensor& own, std::int64_t dim, const SliceGroup& tp);
-// Like the functions above, without blocking.
+// Start tree_all_reduce() and tree_reduce_scatter() without blocking.
 Work<at::Tensor> start_tree_all_reduce(const at::Tensor& own, const SliceGroup& tp);
 Work<at::Tensor> start_tree_reduce_scatter(const at::Tensor& own, std::int64_t dim,
                                            const SliceGroup& tp);
-// Gathers all members' parts along dim, for a degree above 1. Throws Error(kInternal) on all
-// members if a part does not fit its slices.
+// Returns the parts of all ranks along `dim`, for a degree above 1. Throws Error(kInternal) on all
+// ranks if a part does not fit the rank's slices.
 std::vector<at::Tensor> gather_parts(const at::Tensor& part, std::int64_t dim,
                                      const SliceGroup& tp);
-// Concatenates the gathered parts.
+// Concatenates the parts of all ranks along `dim`.
 at::Tensor all_gather(const at::Tensor& part, std::int64_t dim, const SliceGroup& tp);
 at::Tensor all_reduce_max(const at::Tensor& own, const SliceGroup& tp);
 
 std::vector<std::int64_t> slice_sizes(std::int64_t length, const SliceRange& slices);
-// Returns a dimension as a non-negative index. Throws Error(kUsage) if x does not have it.
+// Returns the dimension `dim` of x as a non-negative index. Throws Error(kUsage) if x does not have
+// this dimension.
 std::int64_t dimension_of(std::int64_t dim, const at::Tensor& x);
-// Returns tp.sequence_dim() as a non-negative index. Throws Error(kUsage) if x does not have it, or
-// has it last.
+// Returns tp.sequence_dim() as a non-negative index. Throws Error(kUsage) if x does not have this
+// dimension or has it last.
 std::int64_t dimension_of_rows(const at::Tensor& x, const SliceGroup& tp);
 at::Tensor part_of(const at::Tensor& x, std::int64_t dim, const IndexRange& range);
 
