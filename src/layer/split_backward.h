@@ -12,11 +12,11 @@
 //            w1         w2
 //
 // The engine evaluates only nodes that the requested gradients need, so I and W together do the
-// work of B, with the same bits.
+// work of one whole backward, with the same bits.
 //
 // *Early weights* get their gradient during I. They are below several frontier nodes, none of which
-// can finish the gradient, or below a custom torch::autograd::Function, which computes all its
-// gradients at once unless declare_selective_backward() was called.
+// can finish the gradient alone, or below a custom torch::autograd::Function. Such a function
+// computes all its gradients at once unless declare_selective_backward() was called.
 //
 // The idea is from zero-bubble schedules (Qi et al., arXiv 2401.10241).
 #pragma once

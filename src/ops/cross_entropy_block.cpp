@@ -41,7 +41,7 @@ class CrossEntropyNode final : public SplitNode {
 
  protected:
   Work<at::Tensor> input_half(const at::Tensor& gradient, bool /*wanted*/) override {
-    // Nothing else holds the logits, so the gradient may overwrite them.
+    // Let the gradient overwrite the logits if no other tensor uses their storage.
     at::Tensor result =
         logits_.storage().use_count() == 1 ? std::exchange(logits_, {}) : logits_.clone();
     logits_.reset();

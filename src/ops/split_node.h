@@ -1,11 +1,12 @@
-// An autograd node whose backward has two halves. The first computes the gradient of its input, the
-// second the gradients of its weights, which accumulate in place (weight_sums.h).
+// An autograd node whose backward has two halves. The first computes the input's gradient, the
+// second adds the weight gradients in place (weight_sums.h).
 //
-// Running both halves in one engine pass gives the same bits as two passes, but the second half
-// overlaps with the exchanges of the first. Each half frees the memory that no later half needs.
+// One engine pass that runs both halves gives the same bits as two passes. It overlaps the second
+// half with the communication of the first. After each half, the node frees memory that it no
+// longer needs.
 //
-// Throws Error(kUsage) if a weight or the input was modified since the forward, and for a second
-// backward. One rank's thread runs the node.
+// Throws Error(kUsage) for a second backward, and if a weight or the input was modified since the
+// forward. Only one rank's thread may run the node.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,12 @@
 
 namespace sluice::ops {
 
-// Receives weight gradients. Weights are numbered as in SplitNode::connect().
+// Receives a node's weight gradients. Weights are numbered as in SplitNode::connect().
 class WeightGradients {
  public:
-  // True if the weight needs a gradient and has not received one.
+  // True if the weight needs a gradient that was not computed yet.
   bool wants(std::size_t weight) const { return wanted_[weight]; }
-  // Has the weight's shape. `adds`: accumulate instead of overwriting.
+  // Memory for a gradient of the weight's shape. `adds`: add to it instead of overwriting.
   struct Target {
     float* data = nullptr;
     bool adds = false;
@@ -37,25 +38,26 @@ class WeightGradients {
   std::vector<bool> wanted_;
   std::vector<at::Tensor> weights_;
   std::vector<const torch::autograd::Node*> leaves_;
-  // Gradients that were not accumulated in place.
+  // Gradients that apply() returns to the engine, because their weights have no sum.
   std::vector<at::Tensor> handed_over_;
 };
 
 class SplitNode : public torch::autograd::Node {
  public:
   static bool wants_gradients(const at::Tensor& input, const std::vector<at::Tensor>& weights);
-  // Makes this node the grad_fn of `output`. Call at most once.
+  // Makes this node the grad_fn of `output`. Call this at most once.
   void connect(const at::Tensor& input, const std::vector<at::Tensor>& weights, at::Tensor& output);
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) final;
   void release_variables() final;
 
  protected:
-  // `gradient` is contiguous. Returns an undefined tensor unless `wanted`. The Work may wait for
-  // other ranks. The caller finishes it before the next call.
+  // Computes the input's gradient, or returns an undefined tensor unless `wanted`. `gradient` is
+  // contiguous. The Work may wait for other ranks. The caller finishes it before calling the node
+  // again.
   virtual Work<at::Tensor> input_half(const at::Tensor& gradient, bool wanted) = 0;
   virtual void weight_half(const at::Tensor& gradient, WeightGradients& gradients) = 0;
-  // Stores the weight gradients that input_half() computed on the way.
+  // Stores weight gradients that input_half() has already computed.
   virtual void give_rest(WeightGradients& /*gradients*/) {}
   virtual void free_input_half() = 0;
   virtual void free_all() = 0;
@@ -67,8 +69,8 @@ class SplitNode : public torch::autograd::Node {
     return Work<at::Tensor>([dx = std::move(dx)] { return dx; });
   }
 
-  // Declares that the backward communicates with `ranks`. It does so under the call place of the
-  // forward.
+  // Declares that the backward communicates with `ranks`. Errors then name the forward's call
+  // place.
   void share_backward(const SliceGroup& ranks);
   const SliceGroup& in_backward() const { return in_backward_; }
 
@@ -77,7 +79,7 @@ class SplitNode : public torch::autograd::Node {
 
   std::vector<at::Tensor> weights_;
   std::vector<std::int64_t> versions_;
-  c10::VariableVersion input_version_;  // lets the input be freed
+  c10::VariableVersion input_version_;  // detects writes to the input without keeping it alive
   std::uint32_t entered_with_ = 0;
   std::vector<bool> weights_left_;
   SliceGroup in_backward_;

@@ -1,4 +1,5 @@
-// All compiled kernel tables. The processor may lack some of them, so callers use kernels().
+// All compiled kernel tables, one per instruction set. The processor may not support all, so use
+// kernels().
 #pragma once
 
 #include "base/cpu_level.h"

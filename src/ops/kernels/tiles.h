@@ -1,7 +1,7 @@
-// Small matrix products for attention, whose sums stay in registers.
+// Small matrix products C = A B for attention.
 //
-// Every element of C is one chain of multiply-adds over the depth, in order and in any tile.
-// Triangles skip only products with zeros of A.
+// A tile's sums stay in registers. Every element of C is one chain of multiply-adds over the depth,
+// in order and in any tile. A triangular A (Shape) skips only products with zeros.
 #pragma once
 
 #include "ops/kernels/vectors.h"
@@ -9,8 +9,8 @@
 namespace sluice::ops {
 namespace {
 
-// AVX-512 has 32 registers: 24 hold sums, 4 a row of B, 1 an element of A. Other instruction sets
-// have 16: 12, 2 and 1.
+// Registers for sums. AVX-512 has 32 registers: 24 for sums, 4 for a row of B, 1 for an element of
+// A. Other instruction sets have 16: 12, 2 and 1.
 constexpr int kTileSums = kFloats == 16 ? 24 : 12;
 constexpr int kTileVectors = kFloats == 16 ? 4 : 2;
 constexpr Index kPanel = kTileVectors * kFloats;
@@ -26,7 +26,7 @@ inline float* cache_line(float* p) {
 // Where A(i, k) may be nonzero. kLower: k <= i + diagonal. kUpper: i <= k + diagonal.
 enum class Shape : std::uint8_t { kWhole, kLower, kUpper };
 
-// A(i, k) is a[i * a_row + k * a_column].
+// C = A B, where A(i, k) is a[i * a_row + k * a_column].
 struct Product {
   Shape shape;
   Index diagonal;
@@ -71,7 +71,7 @@ inline void tile(const Product& p, Index row, Index column) {
   }
 }
 
-// `first` must be a multiple of the number of rows of every tile.
+// Computes rows from `first` on, which must be a multiple of every tile's number of rows.
 template <int Vectors>
 inline void column_panel(const Product& p, Index column, Index first = 0) {
   constexpr int kRows = kTileSums / Vectors;
@@ -93,7 +93,7 @@ inline void panel_of(const Product& p, Index column, Index vectors, Index first 
 inline void multiply(const Product& p, Index columns) {
   Index vectors = columns / kFloats;
   for (Index column = 0; vectors > 0;) {
-    // Makes panels equally wide: 5 vectors become 3 and 2.
+    // Make panels about equally wide: 5 vectors become 3 and 2.
     const Index panels = (vectors + kTileVectors - 1) / kTileVectors;
     const Index width = (vectors + panels - 1) / panels;
     panel_of(p, column, width);
