@@ -13,10 +13,11 @@ namespace {
 
 using detail::ShardRange;
 
-// No shard is selected. sum_ is then the sum of a finished subtree.
+// Value of selected_ if no shard is selected. sum_ then holds the sum of a finished subtree.
 constexpr int kNone = -1;
 
-// True if nothing else refers to the memory. For a view this includes its base.
+// True if no other tensor uses the gradient's memory. If the gradient is a view, its base does not
+// count.
 bool is_alone(const at::Tensor& gradient) {
   if (gradient.use_count() != 1) return false;
   if (!gradient.is_view()) return gradient.storage().use_count() == 1;
@@ -29,7 +30,7 @@ bool can_take_over(const at::Tensor& gradient, at::ScalarType dtype) {
              static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
 }
 
-// The subtree that has the proper subtree `part` as a half.
+// Returns the subtree of the shard tree that has `part` as one of its two halves.
 ShardRange parent_of(ShardRange part, int num_shards) {
   ShardRange tree{0, num_shards};
   while (true) {
@@ -115,7 +116,7 @@ void ShardedSum::recycle(at::Tensor& sum) {
   if (!sum.defined()) return;
   at::Tensor memory = std::move(sum);
   sum.reset();
-  // Uses of a tied parameter share the sum, and only its last owner recycles the memory.
+  // All uses of a tied parameter share the sum, so only the last owner recycles the memory.
   if (!is_alone(memory)) return;
   if (memory_.size() < num_sums_) {
     memory_.push_back(std::move(memory));

@@ -23,7 +23,7 @@ struct MemoryLedger::Table {
 
   void allocated(const void* storage, std::int64_t bytes, int rank) {
     const std::lock_guard lock(mutex);
-    // A known address was freed outside every Scope, so its entry is stale.
+    // If the address is known, it was freed outside every Scope, so its entry is stale.
     Holding& holding = holdings[storage];
     if (holding.bytes != 0) drop(holding);
     holding = {bytes, rank};
@@ -44,7 +44,7 @@ struct MemoryLedger::Table {
   }
 };
 
-// LibTorch calls this on the thread that allocates or frees.
+// LibTorch calls the listener on the thread that allocates or frees.
 class MemoryLedger::Listener : public c10::MemoryReportingInfoBase {
  public:
   Listener(Table& table, int rank) : table_(table), rank_(rank) {}

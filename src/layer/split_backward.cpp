@@ -36,7 +36,7 @@ bool is_custom_function(const Node& node) {
   });
 }
 
-// The graph below the roots, children before parents.
+// The autograd graph below the roots, with children before parents.
 class Graph {
  public:
   Graph(const edge_list& roots, std::unordered_set<const Node*> inputs)
@@ -50,7 +50,7 @@ class Graph {
     for (const Edge& root : roots) {
       const std::size_t i = index_.at(root.function.get());
       is_root_[i] = true;
-      early_[i] = is_leaf_[i];  // the weight itself is an output, so its gradient arrives in I
+      early_[i] = is_leaf_[i];  // a weight that is an output gets its gradient in I
     }
     do {
       mark_reach();
@@ -120,7 +120,7 @@ class Graph {
     }
   }
 
-  // Finds weights whose gradient no single frontier node can finish. If it returns true, call
+  // Finds weights whose gradient needs several frontier nodes. If it returns true, call
   // mark_reach() again.
   bool find_early_weights() {
     bool found = false;
@@ -177,7 +177,7 @@ class Graph {
   std::vector<std::uint8_t> reach_;
 };
 
-// Frees a node's saved tensors when it has run, because it does not run again.
+// Frees a node's saved tensors after it has run, because it does not run again.
 struct ReleaseAfterUse final : torch::autograd::FunctionPostHook {
   explicit ReleaseAfterUse(Node* owner) : node(owner) {}
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
@@ -222,8 +222,8 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
   }
   if (wanted.empty()) return result;
 
-  // The engine captures an evaluated node's gradient before the node's tensor hooks. Otherwise it
-  // captures after them, and W must not call the hooks again.
+  // The engine captures a frontier gradient before the node's tensor hooks if it also evaluates the
+  // node, otherwise after them. In the latter case W must not call the hooks again.
   const auto has_hooks = [](const DeferredWeights::Frontier& frontier) {
     return !frontier.node->tensor_pre_hooks().empty();
   };
@@ -255,7 +255,7 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
       if (graph.towards_input(edge)) edge = Edge();
     }
   }
-  // Run W in the order of a whole backward, latest node first.
+  // Let W run frontier nodes in the order of a whole backward, latest node first.
   std::stable_sort(frontiers.begin(), frontiers.end(), [](const auto& a, const auto& b) {
     return a.node->sequence_nr() > b.node->sequence_nr();
   });

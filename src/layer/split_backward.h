@@ -1,7 +1,7 @@
 // Splits the backward of one microbatch into input gradients (I) and, later, weight gradients (W).
 //
 // A node *reaches the input* if a gradient through it gets to a stage input, and *reaches weights*
-// if one gets to a parameter. A *frontier* node reaches the input and has an edge into a part that
+// if one gets to a parameter. A *frontier* node reaches the input and has an edge to a node that
 // reaches only weights, such as the product of linear(x). Roots that reach only weights are
 // frontier nodes too. I runs the engine towards the inputs and captures the gradients at the
 // frontier. Then it drops the frontier's edges towards the input, which frees nodes that led only

@@ -21,7 +21,7 @@ namespace sluice::ops {
 namespace {
 
 constexpr Index kQueries = kQueryBlock;
-constexpr Index kForwardKeys = 1024;  // 64 queries x 1024 keys
+constexpr Index kForwardKeys = 1024;  // kQueries x 1024 scores take 192 KiB
 constexpr Index kSlack = kScoreSlack;
 
 // Returns the number of keys per block of the gradient. K, K^T, V^T, dK and dV of a block take at

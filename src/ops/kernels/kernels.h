@@ -98,8 +98,8 @@ struct Kernels {
                             const float* inverse, const float* weight, float offset,
                             const float* residual, float* dx, std::int64_t dx_stride,
                             float* d_weight);
-  // Computes y = (x - mean) / sqrt(variance + eps) * weight + bias. Writes mean and inverse [rows],
-  // the inverse root.
+  // Computes y = (x - mean) / sqrt(variance + eps) * weight + bias. Writes mean and inverse = 1 /
+  // sqrt(..), both [rows].
   void (*layer_norm)(std::int64_t rows, std::int64_t width, const float* x, const float* weight,
                      const float* bias, float eps, float* y, float* mean, float* inverse);
   void (*layer_norm_gradient)(std::int64_t rows, std::int64_t width, const float* dy,
