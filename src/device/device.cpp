@@ -18,8 +18,8 @@ struct Found {
   std::string missing;  // the cause if there are no devices
 };
 
-// Loads LibTorch's CUDA library and returns the devices. LibTorch caches whether CUDA exists, so
-// load the library before any query.
+// Loads LibTorch's CUDA library. LibTorch caches whether CUDA exists, so this must precede any
+// query.
 Found find_devices() {
   static const Found found = []() -> Found {
     if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) {

@@ -1,5 +1,5 @@
-// Chooses each rank's device: a GPU by local rank, or the CPU. Only device.cpp loads LibTorch's
-// CUDA library, once per process and not for DeviceKind `cpu`. No CUDA headers are needed.
+// Chooses each rank's device by local rank, or the CPU. Only device.cpp loads LibTorch's CUDA
+// library, once per process and not for `cpu`. No CUDA headers are needed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,8 +24,7 @@ struct RankDevices {
   std::string why;                  // reason, for the log: "cuda: 4 devices for 4 ranks"
 };
 
-// Returns the device of each rank in this process. Throws Error(kUsage) if `cuda` is required but
-// this machine has fewer devices than ranks.
+// Throws Error(kUsage) for `cuda` if this machine has fewer devices than ranks.
 RankDevices devices_of_ranks(DeviceKind kind, const LocalPlaces& places);
 
 // Makes a device current for this thread while the scope exists.

@@ -17,16 +17,14 @@ c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-// Keeps a reference to each tensor that a side stream is still copying, so that no other code holds
-// the only reference. The holder of the only reference may write to a tensor: LibTorch's engine
-// then adds gradients in place.
+// Keeps a reference to each tensor that a side stream is still copying. The holder of the only
+// reference may write to a tensor: LibTorch's engine then adds gradients in place.
 class BeingRead {
  public:
   ~BeingRead() {
     for (const Read& read : reads_) read.tensor.record_stream(read.stream);
   }
-  // Adds a tensor whose copy is queued on the stream. Returns an event that marks the end of the
-  // copy.
+  // Adds a tensor whose copy is queued on the stream. Returns an event for the end of the copy.
   std::shared_ptr<c10::Event> add(at::Tensor tensor, const c10::Stream& stream) {
     while (!reads_.empty() && reads_.front().done->query()) {
       reads_.front().done->synchronize();  // does not block, because the event is done
@@ -48,8 +46,8 @@ class BeingRead {
 };
 thread_local BeingRead being_read;
 
-// Copies a tensor to another device on a side stream. LibTorch queues such a copy on the source
-// device's current stream, and the destination's current stream waits for it.
+// Copies on a side stream of the source device. LibTorch queues copies on the source's current
+// stream, and the destination's current stream waits.
 at::Tensor moved(const at::Tensor& tensor, at::Device device) {
   const at::NoGradGuard no_grad;
   const c10::StreamGuard beside(side_stream(tensor.device()));

@@ -36,12 +36,12 @@ class Ready {
 
 Ready ready_now(const std::vector<at::Tensor>& tensors);
 
-// Moves GPU tensors to `device`, for use on this thread's current stream after `ready`. CPU tensors
-// stay on the CPU, and no tensor moves to the CPU. A copy keeps requires_grad.
+// Moves tensors to `device`, for this thread's current stream. CPU tensors stay on the CPU, and
+// nothing moves to the CPU. Copies keep requires_grad.
 void take_over(std::vector<at::Tensor>& tensors, const Ready& ready, at::Device device);
 
-// Copies the tensor to page-locked host memory on a side stream, without blocking. Adds the end of
-// the copy to `arrived`.
+// Copies to page-locked host memory on a side stream, without blocking. Adds the end of the copy to
+// `arrived`.
 at::Tensor to_host(const at::Tensor& tensor, Ready& arrived);
 
 // Returns this thread's side stream (for copies) of the device.

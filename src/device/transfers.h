@@ -1,4 +1,3 @@
-// Copies between host and device that rarely block.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,12 +6,11 @@
 
 namespace sluice {
 
-// Returns all elements of all tensors as double, in order. Blocks only once if all tensors are on
-// one device.
+// Returns all tensors' elements as double, in order. Blocks once if all tensors are on one device.
 std::vector<double> read_numbers(const std::vector<at::Tensor>& tensors);
 
-// Copies a tensor to `device` through page-locked memory without blocking. The caller may write to
-// the original afterwards. A CPU tensor is not copied if `device` is the CPU.
+// Copies through page-locked memory without blocking. The caller may write to the tensor
+// afterwards. A CPU tensor for the CPU is not copied.
 at::Tensor to_device(const at::Tensor& tensor, at::Device device);
 
 }  // namespace sluice

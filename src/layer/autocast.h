@@ -12,9 +12,9 @@ namespace sluice {
 
 inline constexpr std::array kAutocastDevices = {at::kCPU, at::kCUDA};
 
-// Sets this thread's autocast state on every device: to `type`, or to the present state if there is
-// no type. Torch's cache of casted weights is always off, because it is shared by the process and
-// would link the graphs of different microbatches.
+// Enables autocast to `type` on this thread, for every device. Without a type, the present state
+// remains. Torch's cache of casted weights is always off: it is shared by the process and would
+// link the graphs of different microbatches.
 class AutocastScope {
  public:
   // Throws Error(kUsage) for a type other than kBFloat16.
@@ -32,8 +32,7 @@ class AutocastScope {
   bool cache_ = true;
 };
 
-// Describes the thread's autocast state, for example as "off" or "cpu bfloat16". All ranks must
-// have the same state.
+// For example "off" or "cpu bfloat16". All ranks must have the same state.
 std::string autocast_state();
 
 }  // namespace sluice

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Pointer to an autograd node: std::shared_ptr in torch 2.11, c10::intrusive_ptr in torch 2.13.
+// std::shared_ptr in torch 2.11, c10::intrusive_ptr in torch 2.13.
 using NodePtr = decltype(torch::autograd::Edge::function);
 
 template <typename Type, typename Pointer = NodePtr, typename... Args>

@@ -1,4 +1,3 @@
-// Finds the values of a model that are auxiliary losses.
 #pragma once
 
 #include <string>
@@ -8,8 +7,8 @@
 
 namespace sluice {
 
-// Checks the model's auxiliary losses. Throws Error(kUsage) if a layer reads one, if not exactly
-// one layer writes it, or if it is an output of the model.
+// Throws Error(kUsage) if a layer reads an auxiliary loss, not exactly one layer writes it, or it
+// is an output of the model.
 void require_auxiliary(const Model& model);
 
 bool is_auxiliary(const Model& model, const std::string& value);

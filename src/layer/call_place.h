@@ -1,6 +1,6 @@
-// Names the place of a collective call for error messages and consistency checks between ranks
-// (group.h): instruction, module and number of the call, as in "1F3 layers.7.mlp.down_proj (5) over
-// tp". The scopes below add to the place of their thread. Their arguments must outlive them.
+// Names the place of a collective call for errors and consistency checks between ranks (group.h):
+// instruction, module and number of the call, as in "1F3 layers.7.mlp.down_proj (5) over tp". The
+// scopes below add to their thread's place. Their arguments must outlive them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,8 +48,7 @@ class LayerPlace : public PlaceScope {
   LayerPlace(const std::string& layer, const std::vector<ParameterInfo>& parameters);
 };
 
-// Adds the module that has `weight` to the place. Has no effect if the weight is not a parameter of
-// the current layer.
+// Adds the module that has `weight` to the place. No effect for a weight of another layer.
 class WeightPlace {
  public:
   explicit WeightPlace(const at::Tensor& weight);
@@ -61,8 +60,7 @@ class WeightPlace {
   const at::Tensor* const outer_;
 };
 
-// Adds the axis of a collective (such as "tp") to the place and, in a backward, the place of the
-// forward call.
+// Adds a collective's axis (such as "tp") and, in a backward, the place of the forward call.
 class AxisPlace {
  public:
   AxisPlace(const char* axis, const std::string& of_forward);
@@ -75,8 +73,7 @@ class AxisPlace {
   const std::string* const outer_of_forward_;
 };
 
-// Returns the place of the next collective, as in "layers.7.mlp.down_proj (5)", or "" outside a
-// layer.
+// Returns the next collective's place, as in "layers.7.mlp.down_proj (5)", or "" outside a layer.
 std::string numbered_place();
 // Counts a collective and returns its place, or "" outside instructions and layers.
 std::string call_place();

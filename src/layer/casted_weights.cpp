@@ -73,7 +73,7 @@ std::optional<at::ScalarType> lower_type(const at::Tensor& tensor) {
   return is_cast ? std::optional(type) : std::nullopt;
 }
 
-// Returns the casted copy of a weight or transposed weight, and other tensors unchanged.
+// Returns the casted copy of a weight or transposed weight. Returns other tensors unchanged.
 at::Tensor copy_of(const at::Tensor& tensor, CastedWeights& weights) {
   if (!tensor.defined()) return tensor;
   const bool is_weight = weights.has(tensor);
@@ -100,7 +100,7 @@ void take_copies(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 }
 
 void intercept_products() {
-  // The library is never freed, because other threads may run an operator while the process ends.
+  // Never freed, because other threads may run an operator while the process ends.
   static auto* const library =
       new torch::Library(torch::Library::IMPL, "aten", kInterceptionKey, __FILE__, __LINE__);
   for (const char* name : kProducts)
@@ -175,8 +175,7 @@ void CastedWeights::fill() {
   for (auto& [impl, copy] : copies_) {
     if (!copy.value.defined()) continue;
     take_memory(copy.value);
-    // Write through variable_data(), which has a separate version counter, so that graphs that
-    // saved the copy stay valid.
+    // variable_data() has a separate version counter, so graphs that saved the copy stay valid.
     copy.value.variable_data().copy_(copy.weight.detach());
     copy.data = copy.weight.const_data_ptr();
   }

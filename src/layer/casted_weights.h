@@ -2,8 +2,8 @@
 //
 // Results equal those of plain autocast. Each use of a casted copy has its own autograd node, so
 // the graphs of microbatches stay independent. A weight is cast again if an operator modified it or
-// its memory was replaced. Other writes go unnoticed: through data(), through another use of a tied
-// weight, or to raw memory. Call clear() after these.
+// its memory was replaced. Call clear() after other writes: through data(), through another use of
+// a tied weight, or to raw memory.
 //
 // Not thread-safe. On CUDA, autograd's thread reruns layers while the rank's thread waits.
 #pragma once
@@ -26,8 +26,8 @@ class CastedWeights {
 
   // Drops all casted copies. Call this before the weights change.
   void clear();
-  // empty() frees the copies' memory while the weights themselves have no memory. fill() casts into
-  // the same tensors again, so graphs that saved them can run.
+  // empty() frees the copies' memory while the weights have no memory. fill() casts into the same
+  // tensors again, so graphs that saved them can run.
   void empty();
   void fill();
   std::int64_t bytes() const;
@@ -44,7 +44,7 @@ class CastedWeights {
 };
 
 // Matrix products on this thread use the casted copies in `weights` while the scope exists and
-// autocast is on. Requires a KeyedRandomScope, which enables the interception.
+// autocast is on. Requires a KeyedRandomScope, which intercepts operators.
 class CastedWeightsScope {
  public:
   explicit CastedWeightsScope(CastedWeights& weights);

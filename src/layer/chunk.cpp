@@ -130,8 +130,7 @@ void Chunk::collect_parameters(std::size_t index) {
     ParameterInfo info;
     info.name = layer.full_name(item.key());
     if (same != parameters_.end()) {
-      // If a submodule is registered twice in a layer, count its parameters once, under the first
-      // name.
+      // A submodule that is registered twice in a layer counts once, under its first name.
       if (same->layer == first) continue;
       throw_usage(formatted("parameter '{}' is the same tensor as '{}'", info.name, same->name),
                   in_quotes(layer),
@@ -243,7 +242,7 @@ Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, 
                             written.size(), layer.writes.size()),
                   "LayerSpec::writes", "name every value that LayerSpec::forward returns");
     }
-    // If no input of the stage needs a gradient, these outputs end the input-gradient pass. One
+    // If no stage input needs a gradient, the input-gradient pass ends at these outputs. One
     // layer's outputs suffice, because the backward passes all later layers first.
     if (!differentiable_input && first_layer_outputs_.empty()) {
       for (const at::Tensor& tensor : written) {

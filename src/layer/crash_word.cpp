@@ -29,8 +29,7 @@ void say_word(int /*signal*/, siginfo_t* info, void* /*context*/) {
                           {const_cast<char*>(end), sizeof(end) - 1}};
     [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, line, std::size(line));
   }
-  // Restore the earlier handler. A fault repeats when this handler returns. A signal that another
-  // process sent is raised again.
+  // A fault repeats when this handler returns. A signal sent by a process is raised again.
   sigaction(SIGSEGV, &earlier_handler, nullptr);
   if (info->si_code <= 0) raise(SIGSEGV);
 }

@@ -1,4 +1,4 @@
-// The slices of a layer's parameters that this rank holds, as declared by LayerSpec::slices or
+// The slices of a layer's parameters that this rank holds, declared by LayerSpec::slices or
 // SlicedModule.
 #pragma once
 
@@ -17,9 +17,9 @@ class DeclaredSlices {
   // `layer` must outlive this object. Throws Error(kUsage) for a parameter declared twice.
   DeclaredSlices(const LayerSpec& layer, const torch::nn::Module& module);
 
-  // Sets which slices of a parameter this rank holds (by default the whole parameter). inside: the
-  // parameter's name in the module. Throws Error(kUsage) if the shape, dimension or sections do not
-  // fit, or if a shared weight has several slices.
+  // Sets which slices of a parameter this rank holds (by default all). inside: name in the module.
+  // Throws Error(kUsage) if shape, dimension or sections do not fit, or if a shared weight has
+  // several slices.
   void fill(ParameterInfo& info, const std::string& inside) const;
   void require_all_found(const std::vector<std::string>& parameters) const;
 

@@ -1,8 +1,8 @@
 // Makes an operator draw from the generator `own` although it only supports a device's default
 // generator, `shared`.
 //
-// The constructor copies the state of `own` into `shared`. The destructor copies the advanced state
-// back to `own` and restores `shared`. Other threads must not use `shared` meanwhile.
+// Copies the state of `own` into `shared`. The destructor copies the advanced state back and
+// restores `shared`. Other threads must not use `shared` meanwhile.
 #pragma once
 
 #include <ATen/core/Generator.h>

@@ -7,8 +7,7 @@
 
 namespace sluice {
 
-// True for floating-point tensors. Other types, such as packed weights, have no distribution to
-// draw from.
+// True for floating-point tensors. Other types, such as packed weights, cannot be drawn.
 inline bool is_drawn_type(const at::Tensor& value) {
   return at::isFloatingType(value.scalar_type());
 }

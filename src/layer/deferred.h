@@ -1,5 +1,4 @@
-// Makes modules without memory, or with memory only for the parts of a module that this rank needs
-// (tape.h).
+// Makes modules without memory, or with memory only for the parts that this rank needs (tape.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,12 +13,10 @@ namespace sluice {
 
 using ModuleMaker = std::function<std::shared_ptr<torch::nn::Module>()>;
 
-// Which parameters get new random values after `make`, so that the values from `make` need not be
-// computed.
+// Which parameters get new random values after `make`, which then need not compute theirs.
 enum class Drawn : std::uint8_t { kNone, kByDefault };
 
-// If `keeps` is true, modules made in this scope keep the values that their factory drew
-// (InitialWeights::kFactory).
+// If `keeps`, modules made in this scope keep their factory's values (InitialWeights::kFactory).
 class FactoryNumbersScope {
  public:
   explicit FactoryNumbersScope(bool keeps);
@@ -33,24 +30,22 @@ class FactoryNumbersScope {
 
 // Makes a module and leaves parameters of two or more dimensions on the meta device. Other tensors
 // get memory and the values that `make` sets. Throws Error(kUsage) naming `layer` if `make`
-// accesses missing memory. Also throws if the module has another owner, because that owner would
-// lose the weights.
+// accesses missing memory, or if the module has another owner, who would lose the weights.
 std::shared_ptr<torch::nn::Module> make_deferred(const ModuleMaker& make, const std::string& layer,
                                                  Drawn drawn);
 
-// Makes a module and allocates only tensors that are alive when `make` returns, with the values
-// that `make` set. Throws c10::Error if `make` accesses missing memory.
+// Makes a module and allocates only tensors that are alive when `make` returns, with their values.
+// Throws c10::Error if `make` accesses missing memory.
 std::shared_ptr<torch::nn::Module> make_with_memory_for_kept(const ModuleMaker& make, Drawn drawn);
 
-// Makes a module that has only names, sizes and types. Throws c10::Error if `make` accesses missing
+// Makes a module with only names, sizes and types. Throws c10::Error if `make` accesses missing
 // memory.
 std::shared_ptr<torch::nn::Module> make_names(const ModuleMaker& make);
 
-// Whether this thread is inside one of the three functions above, which make modules.
 bool is_making_without_memory();
 
-// Moves the module to `device`. Meta tensors get memory that is marked as unfilled (unfilled.h) and
-// remain the same variables.
+// Moves the module to `device`. Meta tensors get memory marked as unfilled (unfilled.h) and remain
+// the same variables.
 void to_empty(torch::nn::Module& module, at::Device device);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Measures each layer as a separate chunk, with the given batch size and with twice as many rows.
+// Measures each layer as a separate chunk, with the given batch size and with twice the rows.
 #include "sluice/model.h"
 
 #include <ATen/ATen.h>
@@ -68,8 +68,8 @@ class Probe {
     const Bytes whole = run_backward(size, /*split=*/false);
     const Bytes split = run_backward(size, /*split=*/true);
     const auto above = static_cast<double>(std::max(whole.above, split.above));
-    // Memory above the saved activations counts differently if the layer's inputs need no gradient:
-    // its backward then runs last in its stage, when other layers' memory is free.
+    // If a layer's inputs need no gradient, its backward runs last in the stage, when other layers'
+    // memory is free. We therefore report its memory separately.
     const auto kept = static_cast<double>(split.after_forward);
     return {flops_.forward,
             flops_.input,
@@ -98,7 +98,7 @@ class Probe {
     return names;
   }
 
-  // Runs a forward and keeps alive only the tensors that a stage would. Returns the outputs' metas.
+  // Keeps alive only the tensors that a stage would. Returns the outputs' metas.
   std::vector<TensorMeta> run_forward(std::size_t size) {
     Values batch;
     for (const std::string& name : batch_names_)
@@ -235,7 +235,7 @@ std::vector<ParameterSpec> parameter_specs(const std::vector<ParameterInfo>& par
   return specs;
 }
 
-// Fits each cost as constant + per_row * rows through the two measurements.
+// Fits each cost as constant + per_row * rows.
 LayerCost cost_of(const std::array<Numbers, kSizes>& measured, std::int64_t rows) {
   LayerCost cost;
   for (std::size_t i = 0; i < kParts.size(); ++i) {

@@ -29,7 +29,7 @@ thread_local FlopCounter* active = nullptr;
 
 }  // namespace
 
-// An operator that is counted, while it runs. A convolution is counted at the end, from its output.
+// A counted operator while it runs. A convolution is counted at its end, from its output.
 struct FlopCounter::Observed : at::ObserverContext {
   at::Tensor input, weight;
   bool transposed = false;

@@ -1,5 +1,4 @@
-// The default backward of a stage, by torch's autograd. It keeps the outputs' graph edges, but not
-// the output tensors.
+// A stage's default backward. It keeps the outputs' graph edges, but not the output tensors.
 #pragma once
 
 #include <string>
@@ -8,9 +7,8 @@
 
 namespace sluice {
 
-// Hooks the parameters immediately, so that gradients are added to `sums`. place: the stage, for
-// error messages. A forward throws Error(kUsage) if a parameter was moved, converted or unfrozen
-// after this call.
+// Immediately hooks the parameters, so that gradients are added to `sums`. place: the stage, for
+// errors. Forwards throw Error(kUsage) if a parameter was moved, converted or unfrozen later.
 ChunkBackwardMaker graph_backward(const Chunk& chunk, const GradientSums& sums, std::string place);
 
 }  // namespace sluice

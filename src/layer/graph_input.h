@@ -1,6 +1,6 @@
 // The autograd node at the start of a stage's graph, where the gradients of the stage's inputs
-// arrive. Unlike autograd leaves, the node holds no tensors. Inputs that no operator saved are
-// therefore freed after the forward.
+// arrive. Unlike leaves, the node holds no tensors. Inputs that no operator saved are therefore
+// freed after the forward.
 #pragma once
 
 #include <vector>
@@ -13,14 +13,13 @@ class GraphInput {
  public:
   GraphInput();
 
-  // Adds the next input of the stage. An input that requires grad must be a leaf and becomes a
-  // result of this node.
+  // Adds a stage input. An input that requires grad must be a leaf and becomes a result of this
+  // node.
   void begin_at(const at::Tensor& input);
   int num_slots() const { return num_slots_; }
   torch::autograd::edge_list edges() const;
 
-  // Returns one gradient per input, from the gradients of this node's slots. The gradient is
-  // undefined for an input that has none.
+  // Sorts the gradients of this node's slots by input. Undefined for an input without gradient.
   std::vector<at::Tensor> by_input(torch::autograd::variable_list slots) const;
   // Returns one gradient per input after a backward that reached this node.
   std::vector<at::Tensor> take_received();

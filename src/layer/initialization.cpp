@@ -51,7 +51,7 @@ class TiedValues {
   std::vector<std::pair<at::Tensor, at::Tensor>> values_;
 };
 
-// Calls draw() while the module has whole parameters, then cuts out this rank's slices, so that the
+// Calls draw() with whole parameters in the module, then cuts out this rank's slices, so that
 // values do not depend on slices.
 template <typename Draw>
 void draw_module(const std::vector<const ParameterInfo*>& own, Draw draw, std::size_t next = 0) {
@@ -111,8 +111,8 @@ void initialize_chunks(const Initialization& user, const std::vector<Chunk*>& ch
                                     .where = "Model::initialization",
                                     .remedy = "set one of the two"});
   }
-  // Draw defaults first, because the user's function may skip parameters, which must not keep their
-  // factory's values. Do this for all chunks first, because tied parameters share storage with
+  // Draw defaults first, because parameters that the user's function skips must not keep their
+  // factory's values. Draw them for all chunks first, because tied parameters share storage with
   // earlier chunks.
   for (Chunk* chunk : chunks) initialize_parameters(*chunk, seed);
   const at::NoGradGuard no_grad;

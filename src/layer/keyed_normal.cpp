@@ -1,10 +1,9 @@
 // Normal random numbers by element index: random words by counter (philox.h), then Box-Muller in
 // double.
 //
-// Counter b gives the elements 4b .. 4b+3. Logarithm, sine and cosine are our own polynomials over
-// +, -, *, / and sqrt, which IEEE 754 rounds exactly. With functions of the C library or fused
-// multiply-add, bits would depend on version and processor. This file is compiled without fused
-// multiply-add (src/CMakeLists.txt).
+// Counter b gives elements 4b to 4b+3. Logarithm, sine and cosine are our own polynomials over +,
+// -, *, / and sqrt, which IEEE 754 rounds exactly. With C library functions or fused multiply-add
+// (off, see src/CMakeLists.txt), bits would depend on version and processor.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -100,8 +99,8 @@ inline double cosine(double x) {
   return series;
 }
 
-// Box-Muller transform of two words to two normal numbers. Two bits of the angle select the
-// quadrant, thirty the position from its middle. Rotating a uniform angle by a constant is allowed.
+// Box-Muller transform. Two bits of the angle select the quadrant, thirty the position from its
+// middle. A uniform angle may be rotated by a constant.
 inline void normal_pair(std::uint32_t radius_word, std::uint32_t angle_word, double& first,
                         double& second) {
   const double radius = std::sqrt(-2.0 * log_of_uniform(radius_word));

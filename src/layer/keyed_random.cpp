@@ -27,8 +27,7 @@
 namespace sluice {
 namespace {
 
-// Fills the Mersenne twister's whole state from the key. The generator's own seeding uses only 32
-// bits.
+// Fills the Mersenne twister's whole state. Its own seeding uses only 32 bits.
 at::Generator make_cpu_generator(std::uint64_t key) {
   at::Generator generator = at::detail::createCPUGenerator(key);
   at::mt19937_data_pod data = at::mt19937(key).data();
@@ -104,7 +103,7 @@ void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet k
     op.redispatchBoxed(keys & kBelowInterception, stack);
     return;
   }
-  // Ranks that are threads may share a device's default generator, so one call at a time uses it.
+  // Ranks that are threads may share the device's default generator.
   static std::mutex one_at_a_time;
   const std::lock_guard<std::mutex> lock(one_at_a_time);
   const c10::impl::ExcludeDispatchKeyGuard inner_calls_too(kInterceptionKey);
@@ -113,9 +112,9 @@ void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet k
   op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
-// True for a random operator that has no generator argument and that the accelerator itself
-// implements. Composite operators call others, which are intercepted. CUDA kernels may be loaded
-// later, so do not look for them.
+// True for a random operator without generator argument that the accelerator itself implements.
+// Composite operators call others, which are intercepted. CUDA kernels may be loaded later, so we
+// do not look for them.
 bool uses_default_generator(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::nondeterministic_seeded) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
@@ -226,8 +225,8 @@ std::optional<at::Generator> keyed_generator() {
 
 }  // namespace sluice
 
-// Makes operators that we do not intercept skip the key. Registered at load time, because this
-// touches every operator.
+// Operators without our kernels skip the key. Registered at load time, because this touches every
+// operator.
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }

@@ -1,5 +1,4 @@
-// Random streams that depend only on a key. Each thread draws from the stream of its innermost
-// scope. A stream belongs to one thread.
+// Random streams that depend only on a key. A thread draws from its innermost scope's stream.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -13,8 +12,7 @@
 
 namespace sluice {
 
-// The random numbers of one key (seed, step, layer, microbatch). Makes a device's generator at the
-// first draw on that device.
+// The random numbers of one key, for one thread. Makes a device's generator at the first draw.
 class KeyedStream {
  public:
   KeyedStream(std::uint64_t seed, std::int64_t step, std::string_view layer,
@@ -23,8 +21,7 @@ class KeyedStream {
   const at::Generator& generator(c10::Device device);
   // Returns the stream of another name for the same seed, step and microbatch, at its start.
   KeyedStream of(std::uint64_t hashed_name) const;
-  // Returns the number of the next draw that is divided into slices. of_slice() then returns the
-  // stream of a slice in this draw.
+  // Returns the number of the next draw that is divided into slices, for of_slice().
   std::int64_t next_divided() { return num_divided_++; }
   KeyedStream of_slice(std::int64_t draw, std::int64_t slice) const;
   // Returns an independent stream that continues from the present position.
@@ -40,7 +37,7 @@ class KeyedStream {
   std::vector<std::pair<c10::Device, at::Generator>> generators_;
 };
 
-// This thread draws from `stream` while the scope exists, which advances the stream.
+// This thread draws from `stream`, which advances, while the scope exists.
 class KeyedStreamScope {
  public:
   explicit KeyedStreamScope(KeyedStream& stream);
@@ -53,9 +50,9 @@ class KeyedStreamScope {
   c10::impl::IncludeDispatchKeyGuard include_;
 };
 
-// This thread draws from another name's stream while the scope exists, with the seed, step and
-// microbatch of the enclosing scope. The enclosing scope's stream does not advance. Has no effect
-// outside a scope.
+// This thread draws from another name's stream while the scope exists, with seed, step and
+// microbatch of the enclosing scope. That scope's stream does not advance. No effect outside a
+// scope.
 class NamedStreamScope {
  public:
   explicit NamedStreamScope(std::uint64_t hashed_name);
@@ -67,9 +64,8 @@ class NamedStreamScope {
   std::optional<KeyedStreamScope> scope_;
 };
 
-// A random draw divided among ranks. Each slice has its own stream, so the numbers do not depend on
-// how many ranks there are. The enclosing scope's stream does not advance. Has no effect outside a
-// scope.
+// A random draw divided among ranks. Each slice has its own stream, so values do not depend on the
+// number of ranks. The enclosing scope's stream does not advance. No effect outside a scope.
 class DividedDraw {
  public:
   DividedDraw();

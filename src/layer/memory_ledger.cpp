@@ -23,7 +23,7 @@ struct MemoryLedger::Table {
 
   void allocated(const void* storage, std::int64_t bytes, int rank) {
     const std::lock_guard lock(mutex);
-    // If the address is known, it was freed outside every Scope, so its entry is stale.
+    // A known address was freed outside every Scope, so its entry is stale.
     Holding& holding = holdings[storage];
     if (holding.bytes != 0) drop(holding);
     holding = {bytes, rank};

@@ -1,5 +1,5 @@
-// The lengths (sizes by dimension) of the microbatch that a thread computes. Sequence parallelism
-// uses them to decide whether a tensor has divided rows.
+// The lengths of the microbatch that a thread computes. Sequence parallelism uses them to decide
+// whether a tensor has divided rows.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace sluice::detail {
 using MicrobatchLengths = std::vector<std::int64_t>;
 MicrobatchLengths lengths_of(const Values& batch);
 
-// This thread computes a microbatch of these lengths while the scope exists. nullptr: lengths are
-// unknown. `lengths` must outlive the scope.
+// This thread computes a microbatch of these lengths (null: unknown) while the scope exists.
+// `lengths` must outlive the scope.
 class MicrobatchScope {
  public:
   explicit MicrobatchScope(const MicrobatchLengths* lengths);

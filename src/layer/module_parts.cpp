@@ -23,8 +23,7 @@ using torch::nn::Module;
   throw Error(ErrorKind::kUsage, {.what = what, .where = "from_module", .remedy = remedy});
 }
 
-// True for a container that only lists modules. Other containers may do more in forward() than call
-// their elements.
+// True for a container without its own forward, which could do more than call the elements.
 bool is_list(const Module& module) {
   return module.as<torch::nn::ModuleListImpl>() || module.as<torch::nn::ModuleDictImpl>() ||
          typeid(module) == typeid(torch::nn::SequentialImpl);
@@ -41,7 +40,7 @@ struct FoundPart {
 };
 
 // Finds the parts of a module that become layers. Descends into lists and modules that contain the
-// block class. Any other module is one part.
+// block class, and keeps others whole.
 class PartFinder {
  public:
   PartFinder(const Module& root, std::string block_class) : block_class_(std::move(block_class)) {
@@ -197,8 +196,8 @@ std::vector<bool> choose_blocks(const ModuleTree& tree, const std::vector<FoundP
   return blocks;
 }
 
-// Returns the role of part i. Before the blocks, the first part is an embedding. After the blocks,
-// the last part is a head and the part before it a norm.
+// Before the blocks, the first part is an embedding. After the blocks, the last part is a head and
+// the part before it a norm.
 LayerRole role_of(std::size_t i, const std::vector<bool>& blocks) {
   if (blocks[i]) return LayerRole::kBlock;
   const auto first = std::find(blocks.begin(), blocks.end(), true) - blocks.begin();

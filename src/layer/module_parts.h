@@ -15,11 +15,11 @@ struct PlacedPart {
   std::string class_name;  // class of the part; empty without a module
 };
 
-// Whether the tree gives the names of all parts, so that no module is needed to find them.
+// Whether the tree names all parts, so that no module is needed to find them.
 bool is_complete(const ModuleTree& tree);
-// Returns the parts (future pipeline layers) of a module in order. `module` may be null if
-// is_complete(tree). Throws Error(kUsage) for unknown names or classes, a submodule outside all
-// parts, and repeated or nested parts.
+// Returns a module's parts, which become layers. `module` may be null if is_complete(tree). Throws
+// Error(kUsage) for unknown names or classes, a submodule outside all parts, and repeated or nested
+// parts.
 std::vector<PlacedPart> place_parts(const ModuleTree& tree, const torch::nn::Module* module);
 
 }  // namespace sluice::detail

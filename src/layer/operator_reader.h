@@ -1,5 +1,4 @@
-// Passes the operators that this thread calls in a forward to an interceptor, which may replace
-// them.
+// Passes the operators of a forward on this thread to an interceptor, which may replace them.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -15,7 +14,7 @@ class OperatorInterceptor {
  public:
   virtual ~OperatorInterceptor() = default;
   // Returns true if it ran the operator and replaced the arguments on the stack by results.
-  // Operators that run() calls are not intercepted.
+  // Operators that it calls are not intercepted.
   virtual bool run(const c10::OperatorHandle& op, torch::jit::Stack& stack) = 0;
 };
 
@@ -31,11 +30,11 @@ class OperatorReaderScope {
   OperatorInterceptor* outer_;
 };
 
-// Passes an operator to this thread's reader, if there is one. Our kernels of at::linear,
-// at::matmul, at::mm and at::addmm always call this.
+// Passes an operator to this thread's reader, if there is one. at::linear, at::matmul, at::mm and
+// at::addmm always call this.
 bool try_reader(const c10::OperatorHandle& op, torch::jit::Stack& stack);
-// True for an operator that is tagged as pointwise, draws no random numbers and returns one tensor.
-// False for at::clone.
+// True for an operator that is tagged as pointwise, draws nothing and returns one tensor. False for
+// at::clone.
 bool is_pointwise(const c10::OperatorHandle& op);
 at::Tensor call_operator(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments);
 

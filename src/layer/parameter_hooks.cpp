@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// Adds the gradient to the sum and passes nothing to AccumulateGrad. The pointer to the stage is
+// Adds the gradient to the sum and leaves nothing for AccumulateGrad. The pointer to the stage is
 // weak, because autograd nodes cannot remove hooks and may outlive the stage.
 struct TakeGradient final : torch::autograd::FunctionPreHook {
   TakeGradient(std::weak_ptr<const bool> of_stage, GradientSum* of_parameter)

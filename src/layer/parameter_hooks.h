@@ -2,7 +2,7 @@
 // writing `.grad`.
 //
 // Backwards of other pipelines with the same modules are unaffected. The destructor removes the
-// hooks. On CUDA, autograd's thread calls the hooks while the rank's thread waits.
+// hooks. On CUDA, autograd's thread calls the hooks.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,7 @@ class ParameterHooks final : public WeightSums {
   // Throws Error(kUsage) if a parameter was moved, converted or unfrozen, because its sum would
   // miss gradients.
   void check(const std::vector<ParameterInfo>& parameters) const;
-  // Returns the sum of the parameter with this AccumulateGrad node, or null if the leaf is not a
-  // parameter.
+  // Returns the sum for this AccumulateGrad node, or null if the leaf is not a parameter.
   GradientSum* sum_of(const torch::autograd::Node* node) const;
   SumTarget target(const torch::autograd::Node* leaf) override;
 

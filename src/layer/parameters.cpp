@@ -36,8 +36,8 @@ std::string name_in_layer(const LayerSpec& layer, const ParameterInfo& parameter
   return prefix == 0 ? parameter.name : parameter.name.substr(prefix + 1);
 }
 
-// Sets the default value, if the parameter has one. Others remain unfilled, which is an error
-// before the first step (unfilled.h).
+// Leaves parameters without a default unfilled, which is an error before the first step
+// (unfilled.h).
 void initialize_by_default(const ParameterInfo& parameter, const std::string& name,
                            const std::string& key, at::Tensor& value, std::uint64_t seed) {
   if (has_default_normal(value)) {
@@ -115,7 +115,7 @@ void share_tied_storage(const std::vector<Chunk*>& chunks) {
              .where = "LayerSpec::ties",
              .remedy = "tie only parameters of one shape, slice and dtype"});
       }
-      // Change only the variable's storage, so that the module sees it and each use has a separate
+      // Keep the variable, so that the module sees the shared storage and each use has a separate
       // gradient accumulator.
       parameter.tensor.set_data(source.tensor.detach());
     }

@@ -34,7 +34,7 @@ std::optional<detail::MicrobatchLengths> lengths_here() {
 
 bool wants_gradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
-// While this exists, the module's forward updates copies of its buffers, which are then discarded.
+// While this exists, the module's forward updates copies of its buffers, then discarded.
 class BufferUpdatesDiscarded {
  public:
   explicit BufferUpdatesDiscarded(const torch::nn::Module& module) {
@@ -56,11 +56,9 @@ class BufferUpdatesDiscarded {
 
 }  // namespace
 
-// The autograd node of a recomputed layer.
-//
-// Its results are the layer's outputs, then the values that the layer reads, for later readers. Its
-// edges lead to these values, then to the weights. Weight gradients go to their sums, or wait for
-// the weight-gradient pass.
+// The autograd node of a recomputed layer. Its results are the layer's outputs, then the values
+// that the layer reads, for later readers. Its edges lead to these values, then to the weights.
+// Weight gradients go to their sums, or wait for the weight-gradient pass.
 class RecomputedLayer final : public Node {
  public:
   RecomputedLayer(std::shared_ptr<Recomputation> owner, std::size_t layer, const MicrobatchKey& key)
@@ -72,7 +70,7 @@ class RecomputedLayer final : public Node {
 
   std::string name() const override { return "RecomputedLayer"; }
 
-  // Saves the layer's inputs. A value that the layer reads twice is saved once.
+  // Saves the layer's inputs, each only once.
   void read(const Tensors& values) {
     edge_list edges;
     for (std::size_t k = 0; k < values.size(); ++k) {
@@ -182,8 +180,8 @@ class RecomputedLayer final : public Node {
     bool is_differentiable = false;
   };
 
-  // Repeats the forward with a graph and frees its outputs. Returns the edges at which the graph's
-  // backward starts, and their gradients.
+  // Repeats the forward with a graph and frees its outputs. Returns the edges at which the backward
+  // starts, and their gradients.
   std::pair<edge_list, variable_list> run_again(GraphInput& input, variable_list gradients) {
     require_unchanged();
     Tensors values = this->values();
@@ -218,8 +216,8 @@ class RecomputedLayer final : public Node {
       roots.first.push_back(edge);
       roots.second.push_back(std::move(gradient));
     };
-    // Start with values that later layers also read, because the backwards of these layers come
-    // before this layer's.
+    // Start with values that later layers read too, because the backwards of later layers come
+    // first.
     const auto first_through = gradients.end() - static_cast<std::ptrdiff_t>(handed_through.size());
     for (std::size_t k = 0; k < handed_through.size(); ++k)
       add(handed_through[k], *(first_through + static_cast<std::ptrdiff_t>(k)));
@@ -233,8 +231,8 @@ class RecomputedLayer final : public Node {
     return roots;
   }
 
-  // Computes all gradients during the input-gradient pass. The node returns the weight gradients,
-  // which its caller adds in the weight-gradient pass.
+  // Computes all gradients in the input-gradient pass. The node's caller adds the returned weight
+  // gradients in the weight-gradient pass.
   Tensors backward_returning_weight_gradients(const GraphInput& input, const edge_list& roots,
                                               const variable_list& gradients,
                                               variable_list& result) {
@@ -269,7 +267,7 @@ class RecomputedLayer final : public Node {
   const std::shared_ptr<Recomputation> owner_;
   const std::size_t layer_;
   const MicrobatchKey key_;
-  // Saved because on CUDA the second forward runs on another thread, autograd's device thread.
+  // Saved because on CUDA the second forward runs on autograd's thread.
   const std::optional<detail::MicrobatchLengths> lengths_;
   const std::shared_ptr<const KeyedStream> random_numbers_;
   const c10::impl::LocalDispatchKeySet dispatch_keys_ = c10::impl::tls_local_dispatch_key_set();
@@ -301,8 +299,7 @@ Tensors Recomputation::run_without_graph(std::size_t layer, const MicrobatchKey&
   Tensors written;
   {
     const at::NoGradGuard no_graph;
-    // Turn off the cache of casted weights, because forwards with a graph must not reuse copies
-    // from this forward, which have none.
+    // Do not cache casted weights: these have no graph, and later forwards need one.
     const AutocastScope no_cache(std::nullopt);
     written = chunk_.run_layer(layer, recomputed.values(), key.seed, key.step, key.microbatch);
   }

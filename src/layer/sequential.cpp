@@ -12,8 +12,7 @@ namespace {
 
 constexpr const char* kBetween = "hidden";
 
-// Parameters that a child shares with an earlier child: {name inside the child, full name of the
-// first use}.
+// Parameters shared with an earlier child: {name inside this child, full name of the first use}.
 using Ties = std::vector<std::pair<std::string, std::string>>;
 using FirstUses = std::map<const void*, std::string>;
 
@@ -51,8 +50,8 @@ void freeze_alike(torch::nn::Module& clone, const torch::nn::Module& original) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
 }
 
-// Makes a model whose layers are the children, in order. make_clone(i) clones a child that shares
-// parameters with an earlier child, so that each use of a tied parameter has a separate gradient.
+// Makes one layer per child. make_clone(i) clones a child that shares parameters with an earlier
+// child, so that each use of a tied parameter has a separate gradient.
 Model chain(std::vector<Child> children, const std::string& input, const char* where,
             const std::function<Child(std::size_t i)>& make_clone) {
   if (children.empty())

@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// Returns the shape of a slice of a tensor. Throws Error(kInternal) naming `name` if the slice does
-// not fit the tensor's shape.
+// Returns a slice's shape. Throws Error(kInternal) naming `name` if the slice does not fit the
+// tensor's shape.
 std::vector<std::int64_t> shape_of(const Slice& slice, const std::vector<std::int64_t>& shape,
                                    const std::string& name);
 // Formats a slice, for example as "[0:4, 2:3]".
@@ -24,17 +24,17 @@ void for_each_run(const Slice& slice, const std::vector<std::int64_t>& shape,
                   const std::function<void(std::int64_t in_whole, std::int64_t in_box,
                                            std::int64_t count)>& visit);
 
-// Calls visit(position in the whole parameter, its elements as a view of `local`) for each box that
-// this rank holds. `local` is the rank's tensor.
+// Calls visit(position in the whole parameter, view of its elements) for each box in this rank's
+// tensor `local`.
 void for_each_box(const ParameterInfo& parameter, const at::Tensor& local,
                   const std::function<void(const Slice& box, at::Tensor part)>& visit);
 
-// Returns views of one slice of a parameter in `local`, one view per section (such as q, k and v).
-// `slice` must be in parameter.slices.
+// Returns views of one slice in `local`, one per section (such as q, k and v). `slice` must be in
+// parameter.slices.
 std::vector<at::Tensor> parts_of_slice(const ParameterInfo& parameter, const at::Tensor& local,
                                        int slice);
 
-// Describes what this rank holds, for example as "slices 2 to 4 of 8 of [64, 32]".
+// For example "slices 2 to 4 of 8 of [64, 32]".
 std::string held_text(const ParameterInfo& parameter);
 
 }  // namespace sluice

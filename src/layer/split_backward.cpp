@@ -177,7 +177,7 @@ class Graph {
   std::vector<std::uint8_t> reach_;
 };
 
-// Frees a node's saved tensors after it has run, because it does not run again.
+// Frees a node's saved tensors when it has run, because it does not run again.
 struct ReleaseAfterUse final : torch::autograd::FunctionPostHook {
   explicit ReleaseAfterUse(Node* owner) : node(owner) {}
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
@@ -222,8 +222,8 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
   }
   if (wanted.empty()) return result;
 
-  // The engine captures a frontier gradient before the node's tensor hooks if it also evaluates the
-  // node, otherwise after them. In the latter case W must not call the hooks again.
+  // If the engine also evaluates a frontier node, it captures the gradient before the node's tensor
+  // hooks. Otherwise it captures after them, and W must not call the hooks again.
   const auto has_hooks = [](const DeferredWeights::Frontier& frontier) {
     return !frontier.node->tensor_pre_hooks().empty();
   };
@@ -255,7 +255,7 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
       if (graph.towards_input(edge)) edge = Edge();
     }
   }
-  // Let W run frontier nodes in the order of a whole backward, latest node first.
+  // Run W in the order of a whole backward, latest node first.
   std::stable_sort(frontiers.begin(), frontiers.end(), [](const auto& a, const auto& b) {
     return a.node->sequence_nr() > b.node->sequence_nr();
   });

@@ -36,8 +36,8 @@ namespace sluice {
 // The weight gradients that run_input_backward() leaves for the weight pass.
 class DeferredWeights {
  public:
-  // Runs the autograd engine from each frontier node down to the AccumulateGrad nodes. Frees the
-  // graph below a frontier node afterwards.
+  // Runs the engine from each frontier node to the AccumulateGrad nodes. Frees each part of the
+  // graph afterwards.
   void run() &&;
   bool empty() const { return frontier_.empty(); }
 
@@ -60,13 +60,13 @@ struct InputBackward {
   DeferredWeights deferred;
 };
 
-// Declares that the torch::autograd::Function that returned y computes only the gradients that
-// needs_input_grad() requests, and may run once per requested gradient.
+// Declares that the torch::autograd::Function of y computes only gradients that needs_input_grad()
+// requests, and may run once for each.
 void declare_selective_backward(const at::Tensor& y);
 
-// Computes the input gradients. The backward starts at `roots` with `gradients`, which must be
-// defined. inputs: edges whose gradients are returned. boundary: nodes where the input pass ends,
-// without returned gradients. They split a stage that has no differentiable inputs.
+// Computes input gradients, starting at `roots` with defined `gradients`. inputs: edges whose
+// gradients are returned. boundary: nodes where the pass also ends, without returned gradients.
+// They split a stage without differentiable inputs.
 InputBackward run_input_backward(const torch::autograd::edge_list& roots,
                                  const torch::autograd::variable_list& gradients,
                                  const torch::autograd::edge_list& inputs,

@@ -1,6 +1,6 @@
 // The tape intercepts operators by a dispatch key above autograd. A thread includes the key while
 // it has a tape. torch reserves the key DeferredInit for such uses and has no kernels for it. The
-// key lies below interception_key.h's.
+// key lies below that of interception_key.h.
 #include "layer/tape.h"
 
 #include <ATen/ATen.h>
@@ -170,8 +170,8 @@ class Tape::Notes {
   }
 
  private:
-  // A storage without memory (`without`) and its replacement (`with`). Storages that an operator
-  // connects form a family, which gets values as a whole or not at all.
+  // A storage without memory and its replacement. Storages connected by an operator form a family,
+  // which gets values as a whole or not at all.
   struct Noted {
     c10::Storage without, with;
     std::size_t bytes = 0;
@@ -246,8 +246,8 @@ class Tape::Notes {
       if (writes_memory) return false;
     }
     if (generator < 0) return makes && !op.hasTag(at::Tag::nondeterministic_seeded);
-    // Postpone a draw only if it has a single tensor and fills this. Otherwise other tensors'
-    // values may decide how many numbers it draws.
+    // Postpone a draw only if it fills its single tensor. Otherwise other tensors' values may
+    // decide how many numbers it draws.
     std::size_t num_tensors = 0, num_written = 0;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       num_tensors += arguments[i].isTensor() ? 1 : 0;
@@ -256,8 +256,8 @@ class Tape::Notes {
     return num_tensors == 1 && num_written == 1;
   }
 
-  // Records the operator and computes only sizes and types. On return, `results` holds its results
-  // instead of its arguments. Returns false if the operator must run now.
+  // Records the operator and computes only sizes and types. Replaces the arguments in `results` by
+  // results. Returns false if the operator must run now.
   bool note(const c10::OperatorHandle& op, const Stack& arguments, int generator, Stack& results) {
     if (!can_wait(op, arguments, generator)) return false;
     Note note = {op, {}, {}};
@@ -303,8 +303,7 @@ class Tape::Notes {
     return family(*a);
   }
 
-  // Replaces devices and tensors in an argument by meta ones, except zero-dimensional tensors with
-  // memory.
+  // Replaces devices and tensors by meta ones, except zero-dimensional tensors with memory.
   c10::IValue without_memory(const c10::IValue& argument) const {
     if (argument.isDevice()) return c10::Device(c10::kMeta);
     return with_tensors(argument, [](const at::Tensor& tensor) {
@@ -322,14 +321,12 @@ class Tape::Notes {
                      : keyed             ? *keyed
                                          : at::detail::getDefaultCPUGenerator();
     note.is_settled = false;
-    // Draw the numbers of a generator that is not keyed now, because code outside the tape may draw
-    // from it too.
+    // If the generator is not keyed, draw now, because other code may draw from it.
     if (!keyed || note.generator.unsafeGetGeneratorImpl() != keyed->unsafeGetGeneratorImpl())
       settle(note);
   }
 
-  // Advances the shared generator now and saves its earlier state, from which the operator draws
-  // later.
+  // Advances the shared generator. Saves a copy of its earlier state to draw from later.
   static void settle(Note& note) {
     const at::Generator shared = note.generator;
     note.generator = shared.clone();
@@ -378,8 +375,8 @@ class Tape::Notes {
     for (const at::Tensor& result : note.results) of(result);
   }
 
-  // Runs the recorded operators of the selected families in order. Frees each tensor outside
-  // `alive` after its last use.
+  // Runs the recorded operators of the selected families in order. Frees tensors outside `alive`
+  // after their last use.
   void run(const std::function<bool(std::size_t family)>& needs,
            const std::vector<at::Tensor>& alive) {
     const auto is_due = [&](const Note& note) {
@@ -476,7 +473,7 @@ class TapeKernels {
   static void any(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     if (Tape::Notes::current) {
       Tape::Notes::current->call(op, keys, stack);
-    } else {  // an autograd thread, which has its caller's dispatch keys but no tape
+    } else {  // an autograd thread, with its caller's dispatch keys but no tape
       op.redispatchBoxed(keys & kBelowTape, stack);
     }
   }

@@ -1,5 +1,5 @@
-// Lets autograd nodes add weight gradients directly to the weights' sums (gradient_sum.h). If a
-// weight has no sum, the node returns the gradient to the engine as usual.
+// Lets autograd nodes add weight gradients directly to their sums (gradient_sum.h). Without a sum,
+// a node returns the gradient to the engine as usual.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,12 +19,12 @@ struct SumTarget {
 class WeightSums {
  public:
   virtual ~WeightSums() = default;
-  // Returns the sum for the weight with this AccumulateGrad node. The caller must immediately add
-  // exactly one gradient. Returns an undefined sum if the weight has none or its dtype differs.
+  // Returns the sum for a weight's AccumulateGrad node. The caller must immediately add exactly one
+  // gradient. Undefined if there is no sum or its dtype differs.
   virtual SumTarget target(const torch::autograd::Node* leaf) = 0;
 };
 
-// Backwards on this thread add weight gradients to `sums` while the scope exists. null: no sums.
+// Backwards on this thread add to `sums` (null: none) while the scope exists.
 class WeightSumsScope {
  public:
   explicit WeightSumsScope(WeightSums* sums);

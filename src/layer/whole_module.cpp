@@ -35,7 +35,7 @@ std::string range_of(const Names& parts) {
   return formatted("parts '{}' to '{}'", parts.front(), parts.back());
 }
 
-// True for the empty module that a factory leaves in place of a dropped submodule.
+// True for the empty module that replaces a dropped submodule.
 bool is_empty(const Module& module) {
   return typeid(module) == typeid(Module) && module.children().empty() &&
          module.parameters(/*recurse=*/false).empty() && module.buffers(/*recurse=*/false).empty();
@@ -57,7 +57,7 @@ bool has_part(const Module& root, const std::string& part) {
   }
 }
 
-// Calls the user's factory so that only the parts in `kept` (this stage's) take memory.
+// Calls the user's factory so that only the parts in `kept` take memory.
 class Factory {
  public:
   explicit Factory(WholeModule whole) : whole_(std::move(whole)) {}
@@ -82,8 +82,8 @@ class Factory {
     }
   }
 
-  // Calls the factory in a scope of random numbers. All stages get the same numbers, even if the
-  // factory draws for all parts and then drops some.
+  // The scope gives the factory the same random numbers on every stage, even if it draws for all
+  // parts and drops some.
   std::shared_ptr<Module> call(const Kept& kept) const {
     const KeyedRandomScope scope(0, 0, whole_.class_name, 0);
     std::shared_ptr<Module> module = whole_.make(kept);

@@ -1,5 +1,5 @@
-// Fills the table with NCCL's functions (nccl_table.h). This plug-in is loaded after LibTorch's
-// CUDA library, which brings libnccl. No other source includes nccl.h.
+// Fills the table with NCCL's functions (nccl_table.h). Loaded after LibTorch's CUDA library, which
+// brings libnccl. No other source includes nccl.h.
 #include <nccl.h>
 
 #include <cstring>

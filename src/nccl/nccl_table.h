@@ -1,6 +1,6 @@
-// A table of the NCCL functions that sluice calls. The declarations are our own, so that code
-// compiles and is tested without NCCL. nccl_plugin.cpp asserts that they match nccl.h. Tests use a
-// table of recording functions (tests/device/recording_nccl.h).
+// A table of the NCCL functions that sluice calls, with our own declarations, so that code compiles
+// and is tested without NCCL. nccl_plugin.cpp asserts that they match nccl.h. Tests use a table of
+// recording functions (tests/device/recording_nccl.h).
 //
 // Every communicator is non-blocking: a function may return kInProgress, and get_async_error() then
 // returns its outcome. Calls for one communicator must not overlap.
@@ -32,8 +32,7 @@ struct Table {
   int compiled_version = 0;                       // version of nccl.h: 22907 is 2.29.7
   Result (*get_version)(int* version) = nullptr;  // version of libnccl
   Result (*get_unique_id)(UniqueId* id) = nullptr;
-  // Starts to make a communicator. Do not move *comm until this completes, because NCCL's thread
-  // may write to it.
+  // *comm must not move until this completes, because NCCL's thread may write to it.
   Result (*comm_init_rank)(Comm* comm, int num_ranks, const UniqueId& id, int rank) = nullptr;
   Result (*comm_finalize)(Comm comm) = nullptr;
   Result (*comm_destroy)(Comm comm) = nullptr;

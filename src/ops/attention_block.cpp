@@ -44,8 +44,7 @@ struct Sizes {
         key_width(key_value_heads * b.head_dim) {}
 };
 
-// Applies an RMS norm to each group of norm.width() floats in the first `columns` floats of each
-// row.
+// Applies an RMS norm to groups of norm.width() floats, in the first `columns` floats of each row.
 void head_norm(const NormWeights& norm, std::int64_t rows, std::int64_t columns, ConstRows x,
                Rows y, float* inverses) {
   const std::int64_t width = norm.width(), groups = columns / width;
@@ -201,7 +200,7 @@ class AttentionNode final : public HalfBlockNode {
     return (of_keys ? key_inverses_ : query_inverses_) + slice * rows_ * groups_of(of_keys);
   }
 
-  // Some of a slice's outputs of a projection, and the first column where a row has these outputs.
+  // Outputs of a projection for a slice, and their first column in a row.
   struct Outputs {
     LinearPart part;
     std::int64_t column = 0;

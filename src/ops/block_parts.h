@@ -23,18 +23,18 @@ class Floats {
   float* next_;
 };
 
-// Computes y = scale * (inner W^T) + bias + x, where W and bias are `last`. A null x counts as 0.
+// Computes y = scale * (inner W^T) + bias + x, with W and bias of `last`. A null x counts as 0.
 void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, const float* x,
                 float scale, float* y);
 
 // y = scale * y + x. A null x counts as 0.
 void add_sum(std::int64_t size, const float* x, float scale, float* y);
 
-// Computes the gradients of a linear layer and stores them as those of weight number `index` and
-// bias number `index` + 1 (split_node.h).
+// Computes a linear layer's gradients and stores them as those of weight `index` and bias `index` +
+// 1.
 void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t index, ConstRows dy,
                  ConstRows x, float scale, WeightGradients& gradients);
-// Stores the gradients of a norm's weight and bias, which norm_gradient() wrote to `gradient`.
+// Stores the norm's gradients, which norm_gradient() wrote to `gradient`.
 void give_norm(const NormWeights& norm, std::size_t index, const float* gradient,
                WeightGradients& gradients);
 
@@ -43,8 +43,7 @@ void scale_all(std::int64_t size, float scale, float* values);
 // Throws Error(kUsage) unless the weight is contiguous or undefined.
 void require_contiguous(const std::string& node, const at::Tensor& weight);
 
-// Runs an autograd node's forward on x. Adds the node to the graph if x or a weight needs a
-// gradient.
+// Runs a node's forward. Adds the node to the autograd graph if gradients are needed.
 template <typename NodeType, typename... Arguments>
 at::Tensor run_node(const at::Tensor& x, Arguments&&... arguments) {
   const at::Tensor input = x.contiguous();

@@ -31,10 +31,10 @@ class FeedForwardNode final : public HalfBlockNode {
   std::string name() const override { return "FeedForwardBlock"; }
 
  private:
-  // The columns of one slice in this rank's part of the inner layer.
+  // A slice's columns in this rank's part of the inner layer.
   struct Slice {
     std::int64_t first, size;
-    // Where the slice's matrices begin, in floats, if there is one matrix per slice.
+    // Offset of the slice's memory, in floats of a single matrix.
     std::int64_t at;
   };
 
@@ -57,8 +57,8 @@ class FeedForwardNode final : public HalfBlockNode {
   }
 
   // If one weight yields adjacent columns of gate and up, a single product computes both. Otherwise
-  // each gets a separate matrix, whose shorter rows use the cache better. Gradients later overwrite
-  // the products.
+  // each gets a matrix, whose shorter rows use the cache better. Gradients later overwrite the
+  // products.
   std::vector<Product> products(std::int64_t index) const override {
     const Slice& slice = of(index);
     if (is_one_matrix_) {

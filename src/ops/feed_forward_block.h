@@ -14,8 +14,8 @@
 namespace sluice::ops {
 
 struct FeedForwardBlock {
-  // Has two projections gate and up, or one that yields first gate, then up. Without a gate, it has
-  // one projection.
+  // Has two projections gate and up, or one that yields first gate, then up. Without a gate, one
+  // projection.
   HalfBlock half;
   bool is_gated = true;
   Activation activation = Activation::kSilu;

@@ -45,8 +45,7 @@ void check_first_key(const at::Tensor& first_BL, const at::Tensor& q_BLHE) {
                 "give each token the first token of its document");
 }
 
-// Returns the first visible key per query as int32 [B, L], or an undefined tensor if queries see
-// all earlier keys.
+// Returns int32 [B, L], or an undefined tensor if queries see all earlier keys.
 at::Tensor first_keys(const at::Tensor& q_BLHE, const FusedAttentionOptions& options) {
   const std::int64_t length = q_BLHE.size(1);
   const bool windowed = options.window > 0 && options.window < length;
@@ -93,7 +92,7 @@ at::Tensor like_rows(const at::Tensor& x_BLHE) {
   return at::empty(x_BLHE.sizes(), x_BLHE.options().memory_format(at::MemoryFormat::Contiguous));
 }
 
-// Queries, keys and values as the kernel requires them: k and v have the same row stride.
+// Inputs with contiguous rows. The kernel requires the same row stride for k and v.
 struct Rows {
   at::Tensor q, k, v;
 
@@ -105,8 +104,8 @@ struct Rows {
   }
 };
 
-// Calls run(call, b, g, head) for each sequence b and key-value head g. `head` is the first of g's
-// query heads.
+// Calls run(call, b, g, head) for each sequence b and key-value head g. `head` is g's first query
+// head.
 template <typename Run>
 void each_head(const Rows& in, const at::Tensor& out, const at::Tensor& log_sums_BHL,
                const at::Tensor& first_BL, double scale, double cap, const Run& run) {

@@ -42,7 +42,7 @@ std::vector<at::Tensor> HalfBlockNode::weights() const {
 void HalfBlockNode::free_input_half() {
   only_input_.reset();
   summed_.reset();
-  // Without a norm and gathered rows, x_ is the input of the projections, which weight_half() still
+  // Without a norm and gathered rows, x_ is the projections' input, which weight_half() still
   // needs.
   if (half_.before.is_there() || entered_.defined()) x_.reset();
 }
@@ -138,7 +138,7 @@ void HalfBlockNode::enter(const float* x) {
   if (divides_rows(half_.slices)) require_even_rows(entered_, rows_ / x_.size(0));
 }
 
-// Sums the outputs of the last layer over slices and ranks, then adds bias, norm and residual.
+// Sums the last layer over slices and ranks, then adds bias, norm and residual.
 at::Tensor HalfBlockNode::leave(const float* x) {
   at::Tensor sum_BLD = at::empty({x_.size(0), rows_ / x_.size(0), hidden_}, x_.options());
   sum_slices(0, own_, rows_ * hidden_, sum_BLD.mutable_data_ptr<float>(),
@@ -230,7 +230,7 @@ at::Tensor HalfBlockNode::gradient_of_slices() const {
   return sum_BLD;
 }
 
-// Replaces dx, the gradient of the projections' input summed over ranks, by the gradient of x.
+// Turns dx, the gradient of the projections' input, into the gradient of x.
 void HalfBlockNode::leave_backwards(const at::Tensor& gradient, at::Tensor& dx_BLD) const {
   const auto* dy = gradient.const_data_ptr<float>();
   auto* dx = dx_BLD.mutable_data_ptr<float>();
@@ -250,8 +250,8 @@ void HalfBlockNode::project_gradient(std::int64_t slice, float* d_input, bool ad
   }
 }
 
-// Sums gradients of norm weights over ranks: of head norms always, of other norms only if ranks
-// hold different rows. has_before: whether to include the norm of x.
+// Sums norm weights' gradients over ranks: for head norms always, for others only if ranks hold
+// different rows. has_before: include the norm of x.
 void HalfBlockNode::sum_shared_weights(bool has_before) const {
   float* first = divides_rows(half_.slices) ? (has_before ? d_before_ : d_behind_) : d_inside_;
   sum_over_ranks(first, d_end_ - first, in_backward());

@@ -31,8 +31,8 @@ struct HalfBlock {
   float residual_scale = 1;
   bool adds_input = true;  // whether x is added (residual connection)
 
-  // Each rank holds the outputs of its slices of each projection, the inputs of its slices of
-  // `last`, and the whole bias of `last`.
+  // Each rank holds its slices of each projection's outputs and of the inputs of `last`, and the
+  // whole bias of `last`.
   SliceGroup slices = {};
 };
 
@@ -42,8 +42,7 @@ class HalfBlockNode : public SplitNode {
   std::vector<at::Tensor> weights() const;
 
  protected:
-  // A product of a projection with x: the outputs y for one slice, and their gradient dy. y and dy
-  // may share memory.
+  // A projection's outputs y for one slice, and their gradient dy. Both may share memory.
   struct Product {
     std::size_t projection = 0;
     LinearPart part;
@@ -54,8 +53,8 @@ class HalfBlockNode : public SplitNode {
 
   // ---- implemented by subclasses ----
 
-  // Allocate kept_ and only_input_ (forward) or gradients_ (backward), each with the subclass's
-  // memory first, then this class's.
+  // Allocate kept_ and only_input_, or gradients_. The subclass's memory comes first, then this
+  // class's.
   virtual void take_forward_memory() = 0;
   virtual void take_backward_memory() = 0;
   virtual std::vector<Product> products(std::int64_t slice) const = 0;
@@ -65,8 +64,8 @@ class HalfBlockNode : public SplitNode {
   // d_inner.
   virtual void run(std::int64_t slice) = 0;
   virtual void run_gradient(std::int64_t slice, const float* d_inner) = 0;
-  // For weights that `inside` has in addition to the projections, such as head norms.
-  // finish_gradients() runs after all slices.
+  // For weights of `inside` other than projections, such as head norms. finish_gradients() runs
+  // after all slices.
   virtual std::vector<at::Tensor> weights_inside() const { return {}; }
   virtual void finish_gradients() {}
   virtual void give_inside(WeightGradients& /*gradients*/) {}
@@ -82,7 +81,7 @@ class HalfBlockNode : public SplitNode {
   void place_input(Floats& only);
   std::int64_t result_floats() const { return half_.behind.is_there() && !sliced_ ? own_size_ : 0; }
   std::int64_t sum_floats() const;
-  // Reserves the gradients of the norms' weights, then `inside` floats for the subclass.
+  // Reserves the norms' weight gradients, then `inside` floats for the subclass.
   void place_sums(Floats& all, std::int64_t inside);
 
   at::Tensor x_;
@@ -96,8 +95,8 @@ class HalfBlockNode : public SplitNode {
   float* d_inside_ = nullptr;
 
  private:
-  // One matrix product. Selecting columns of a transposed weight requires a copy, so a single
-  // product computes all of a slice's outputs of such a projection.
+  // One matrix product. Selecting columns of a transposed weight requires a copy, so we use one
+  // product for all outputs of such a projection in a slice.
   struct WeightedProduct {
     LinearWeights weights;
     Rows y, dy;
@@ -122,7 +121,8 @@ class HalfBlockNode : public SplitNode {
   void give_projection(std::size_t projection, WeightGradients& gradients) const;
 
   const std::vector<RowBlock> blocks_;
-  // The projections' input, and the gradient of the output of `last`, with the rows of all ranks.
+  // The projections' input, and the gradient of the output of `last`. Both have the rows of all
+  // ranks.
   at::Tensor entered_, of_all_rows_;
   at::Tensor summed_;  // input of the norm half_.behind
   float* normed_ = nullptr;

@@ -1,12 +1,11 @@
-// Activation memory that is reused across microbatches, so that the operating system maps its pages
-// only once.
+// Activation memory that is reused across microbatches, so that its pages are mapped once.
 //
 // Each thread has a pool of blocks. Any thread may release a block, which returns to its pool if
-// the pool still exists. Blocks come from LibTorch's allocator, so memory ledgers count even free
+// that still exists. Blocks come from LibTorch's allocator, so memory ledgers count even free
 // blocks.
 //
-// A pool keeps at most as many blocks of a size as were in use at once. All free blocks together do
-// not exceed the peak in use. The least recently used sizes are freed first.
+// A pool keeps at most as many blocks of a size as were in use at once. Free blocks together do not
+// exceed the peak in use. The least recently used sizes are freed first.
 #pragma once
 
 #include <ATen/core/Tensor.h>

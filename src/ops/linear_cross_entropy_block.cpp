@@ -70,7 +70,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     if (keeps_logits_) finish_logits(scale);
     if (!wanted) return ready({});
     if (keeps_logits_) return start_summed_rows(gradient_of_input(), in_backward());
-    // Scale after the sum over ranks, so that bits do not depend on the number of ranks.
+    // Scale after the sum over ranks, so that bits do not depend on their number.
     return start_summed_rows(std::exchange(dx_, {}), in_backward())
         .then([in = in_, scale](const at::Tensor& sum) {
           auto* dx = sum.mutable_data_ptr<float>();
@@ -109,18 +109,17 @@ class LinearCrossEntropyNode final : public SplitNode {
   }
 
  private:
-  // Classes of a slice. `first`: index on this rank. `of_all`: index of the first class among all
-  // ranks' classes.
+  // A slice's classes. `first`: index among this rank's classes. `of_all`: index among all classes.
   struct Slice {
     std::int64_t first, size, of_all;
   };
-  // Numbers per row in one slice: `top` is the largest logit, `total` the sum of e^(logit - top),
-  // and `chosen` the label's logit, or 0 if another slice has the label.
+  // Per row: `top` is the largest logit, `total` the sum of e^(logit - top), and `chosen` the
+  // label's logit, or 0 if another slice has the label.
   struct Statistics {
     std::vector<float> top, chosen;
     std::vector<double> total;
-    // The gradient of x, not yet divided by `total` and without the label's term. Unused if there
-    // is a single slice.
+    // Gradient of x before division by `total`, without the label's term. Unused with a single
+    // slice.
     KeptBlock dx;
   };
 
@@ -133,8 +132,8 @@ class LinearCrossEntropyNode final : public SplitNode {
     return {.first = slice.first, .size = slice.size, .length = loss_.classes};
   }
 
-  // Computes the logits and calls run(part, logits) for each block of classes in order. Returns the
-  // memory of the logits.
+  // Computes logits by blocks of classes and calls run(part, logits) for each. Returns the logits'
+  // memory.
   template <typename Run>
   at::Tensor for_blocks(const Slice& slice, const Run& run) const {
     const std::int64_t largest = loss_.block == 0 ? slice.size : std::min(loss_.block, slice.size);
@@ -196,7 +195,7 @@ class LinearCrossEntropyNode final : public SplitNode {
             .total = total + begin};
   }
 
-  // Combines the statistics of all slices. Writes the results to top_, total_ and all[0].chosen.
+  // Combines all slices' statistics in top_, total_ and all[0].chosen.
   void put_together(std::vector<Statistics>& all) {
     const auto rows = static_cast<std::size_t>(rows_);
     at::Tensor largest = at::empty({rows_}, x_.options());
@@ -230,9 +229,9 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // Completes the gradient of x. On entry, dx of each slice is the sum of e^(z - top) * slope *
-  // weights. Dividing by the total turns exponentials into probabilities. Then subtracts the
-  // label's weights. On return, dx_ is the sum over this rank's slices.
+  // On entry, each slice's dx is the sum of e^(z - top) * slope * weights. Dividing by the total
+  // yields probabilities, from which the label's weights are subtracted. On return, dx_ is the sum
+  // over this rank's slices.
   void finish_input_gradient(const std::vector<Statistics>& all) {
     const std::vector<float>& chosen = all[0].chosen;
     if (slices_.size() == 1)
@@ -258,8 +257,8 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // Calls run(row, label) for each row that has a label. `label` is relative to the slice, or -1 if
-  // another slice has the label.
+  // Calls run(row, label) for rows that have a label. `label` is relative to the slice, or -1 if
+  // another slice has it.
   template <typename Run>
   void for_counted_rows(const Slice& slice, const Run& run) const {
     const auto* labels = labels_.const_data_ptr<std::int64_t>();
@@ -280,7 +279,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     }
     return static_cast<float>(factor);
   }
-  // Returns the derivative of scaling and capping, where `chosen` is the capped logit.
+  // Returns the derivative of scaling and capping at the capped logit `chosen`.
   float slope(float chosen) const {
     const float x = loss_.cap > 0 ? chosen / loss_.cap : 0;
     return loss_.scale * (1 - x * x);

@@ -31,8 +31,7 @@ struct LinearCrossEntropy {
   float scale = 1;
   // Replaces scaled logits by cap * tanh(logit / cap). 0: no cap.
   float cap = 0;
-  // Number of classes per block. 0: one block per slice, whose exponentials are saved for the
-  // backward.
+  // Classes per block. 0: one block per slice, whose exponentials are saved for the backward.
   std::int64_t block = 0;
 
   // Each rank holds the weights of its slices of all `classes`.
@@ -41,8 +40,7 @@ struct LinearCrossEntropy {
 };
 
 // x is [.., in] with R rows, or with this rank's part of the R rows. Labels are int64 below
-// `classes`, which is not checked. Rows with a negative label do not count. Returns a float32
-// scalar.
+// `classes`, unchecked. Rows with a negative label do not count. Returns a float32 scalar.
 at::Tensor linear_cross_entropy_block(const at::Tensor& x, const LinearCrossEntropy& loss,
                                       const at::Tensor& labels_R);
 

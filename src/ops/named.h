@@ -18,7 +18,7 @@ namespace sluice::ops {
 }
 
 // True if our kernels support the tensors: plain strided float32 on the CPU. Tensor subclasses and
-// transforms (vmap, forward-mode AD) must run LibTorch's operators instead.
+// transforms (vmap, forward-mode AD) must run LibTorch's operators.
 inline bool kernels_take(std::initializer_list<at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.device() != at::kCPU || tensor.scalar_type() != at::kFloat ||

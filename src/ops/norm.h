@@ -9,8 +9,8 @@
 
 namespace sluice::ops {
 
-// Weights of an RMS norm (arXiv:1910.07467) or layer norm (arXiv:1607.06450). Tensors are
-// contiguous float32 on the CPU.
+// An RMS norm (arXiv:1910.07467) or layer norm (arXiv:1607.06450). Tensors are contiguous float32
+// on the CPU.
 struct NormWeights {
   enum class Kind : std::uint8_t { kNone, kRms, kLayer };
   Kind kind = Kind::kNone;
@@ -24,11 +24,10 @@ struct NormWeights {
   }
 };
 
-// Computes y and writes statistics [kNormFloats, rows] for the backward. Layer norms require
-// contiguous x and y.
+// Writes y and statistics [kNormFloats, rows]. Layer norms require contiguous x and y.
 void norm(const NormWeights& weights, std::int64_t rows, ConstRows x, Rows y, float* statistics);
 // Computes dx = residual + the gradient of x. `residual` and weight_gradients [weight_floats()] may
-// be null. The residual has dx's row stride. dx may overwrite dy or the residual.
+// be null. The residual has dx's row stride. dx may overwrite dy or residual.
 void norm_gradient(const NormWeights& weights, std::int64_t rows, ConstRows dy, ConstRows x,
                    const float* statistics, const float* residual, Rows dx,
                    float* weight_gradients);

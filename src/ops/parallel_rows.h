@@ -20,8 +20,8 @@ void for_rows(std::int64_t rows, const Run& run) {
   at::parallel_for(0, rows, kRowBlock, run);
 }
 
-// Sums over rows. run(begin, end, sums) adds rows in order to sums [width], initially 0. Sums are
-// formed by blocks of rows, so bits do not depend on the number of threads.
+// Sums over rows: run(begin, end, sums) adds rows in order to sums [width], initially 0. Sums by
+// blocks, so bits do not depend on the number of threads.
 template <typename Run>
 void for_rows_with_sums(std::int64_t rows, std::int64_t width, float* sums, const Run& run) {
   std::fill_n(sums, width, 0.0F);

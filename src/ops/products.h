@@ -1,10 +1,9 @@
-// Float32 matrix products with the weights of linear layers. The rows of x and y may be columns of
-// a wider matrix.
+// Float32 products with the weights of linear layers. Rows of x and y may be columns of a wider
+// matrix.
 //
 // base/product_kind.h chooses between our kernels and LibTorch's BLAS. Bits of our products depend
-// on the operands only, and each row of y and dx only on the same row of the input. Bits of
-// LibTorch's products also depend on the number of threads and rows, and on addresses modulo 64
-// bytes.
+// on the operands only, and each row of y and dx only on one row of the input. Bits of LibTorch's
+// products also depend on the number of threads and rows, and on addresses modulo 64 bytes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +12,7 @@
 
 namespace sluice::ops {
 
-// The linear layer y = x W^T + bias. Tensors are contiguous float32 on the CPU.
+// A linear layer y = x W^T + bias. Tensors are contiguous float32 on the CPU.
 struct LinearWeights {
   at::Tensor weight;     // [out, in]; transposed (GPT-2's Conv1D): [in, out]
   at::Tensor bias = {};  // may be undefined
@@ -33,8 +32,8 @@ struct ConstRows {
   ConstRows(const Rows& rows) : data(rows.data), stride(rows.stride) {}  // NOLINT: as a span
 };
 
-// Names the products in use: "own products" (our kernels), "products of LibTorch's BLAS", or
-// "products of LibTorch" if there is no BLAS function.
+// "own products" (our kernels), "products of LibTorch's BLAS", or "products of LibTorch" if there
+// is no BLAS function.
 const char* products_name();
 
 // Computes y = scale * (x W^T) + bias, and adds the old y if `adds`.

@@ -1,12 +1,11 @@
 // An autograd node whose backward has two halves. The first computes the input's gradient, the
-// second adds the weight gradients in place (weight_sums.h).
+// second adds weight gradients in place (weight_sums.h).
 //
-// One engine pass that runs both halves gives the same bits as two passes. It overlaps the second
-// half with the communication of the first. After each half, the node frees memory that it no
-// longer needs.
+// One engine pass that runs both halves gives the same bits as two, and overlaps the second half
+// with communication in the first. Each half frees memory that is no longer needed.
 //
 // Throws Error(kUsage) for a second backward, and if a weight or the input was modified since the
-// forward. Only one rank's thread may run the node.
+// forward. Only one rank's thread runs the node.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +22,9 @@ namespace sluice::ops {
 // Receives a node's weight gradients. Weights are numbered as in SplitNode::connect().
 class WeightGradients {
  public:
-  // True if the weight needs a gradient that was not computed yet.
+  // True if the weight needs a gradient that is not computed yet.
   bool wants(std::size_t weight) const { return wanted_[weight]; }
-  // Memory for a gradient of the weight's shape. `adds`: add to it instead of overwriting.
+  // Memory in the weight's shape. `adds`: add the gradient instead of overwriting.
   struct Target {
     float* data = nullptr;
     bool adds = false;
@@ -38,23 +37,22 @@ class WeightGradients {
   std::vector<bool> wanted_;
   std::vector<at::Tensor> weights_;
   std::vector<const torch::autograd::Node*> leaves_;
-  // Gradients that apply() returns to the engine, because their weights have no sum.
+  // Gradients for the engine, whose weights have no sum.
   std::vector<at::Tensor> handed_over_;
 };
 
 class SplitNode : public torch::autograd::Node {
  public:
   static bool wants_gradients(const at::Tensor& input, const std::vector<at::Tensor>& weights);
-  // Makes this node the grad_fn of `output`. Call this at most once.
+  // Makes this node the grad_fn of `output`. Call at most once.
   void connect(const at::Tensor& input, const std::vector<at::Tensor>& weights, at::Tensor& output);
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) final;
   void release_variables() final;
 
  protected:
-  // Computes the input's gradient, or returns an undefined tensor unless `wanted`. `gradient` is
-  // contiguous. The Work may wait for other ranks. The caller finishes it before calling the node
-  // again.
+  // Returns the input's gradient, undefined unless `wanted`. `gradient` is contiguous. The Work may
+  // wait for other ranks. The caller finishes it before the next call.
   virtual Work<at::Tensor> input_half(const at::Tensor& gradient, bool wanted) = 0;
   virtual void weight_half(const at::Tensor& gradient, WeightGradients& gradients) = 0;
   // Stores weight gradients that input_half() has already computed.

@@ -18,8 +18,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Matrix product x W^T (x W if is_transposed), with x [.., in]. The autograd graph saves the weight
-// itself. A contiguous copy of a slice's columns therefore lives only during the product.
+// Computes x W^T, or x W if is_transposed, with x [.., in]. The graph saves the weight itself, so a
+// contiguous copy of a slice's columns lives only during the product.
 struct Product : torch::autograd::Function<Product> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             bool is_transposed) {
@@ -172,8 +172,8 @@ at::Tensor divided_embedding(const at::Tensor& own, const at::Tensor& ids, std::
   require_rows_of_table(ids, num_rows);
   if (tp.slices().count == 1) return at::embedding(own, ids, padding_idx);
   const WeightPlace place(own);
-  // One lookup serves all slices of this rank. At most one slice has the row of an id, so summing
-  // over slices only adds zeros.
+  // One lookup serves all slices of this rank. At most one slice has an id, so summing slices only
+  // adds zeros.
   const IndexRange here = tp.range(num_rows);
   const bool has_padding = padding_idx >= here.offset && padding_idx < here.offset + here.size;
   at::Tensor found;

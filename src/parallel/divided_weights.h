@@ -4,15 +4,15 @@
 // their forward. Within run(), operators that read a listed weight compute slice by slice:
 // at::linear, at::matmul and at::addmm with += bias (as torch::nn::Linear calls them),
 // at::embedding, at::layer_norm, at::rms_norm, x * weight and x + bias. A column product has a
-// weight divided by outputs, a row product one divided by inputs. Pointwise operators and
-// at::scaled_dot_product_attention between a column product and the next row product run once per
-// slice, because LibTorch's results may depend on the number of columns and heads in a call. There,
-// each slice draws dropout for its columns or heads, elsewhere for its rows.
+// weight divided by outputs, a row product one divided by inputs. Between the two, pointwise
+// operators and at::scaled_dot_product_attention run once per slice, because LibTorch's results may
+// depend on the columns and heads of a call. Each slice draws dropout for its columns or heads
+// there, for its rows elsewhere.
 //
-// Consecutive products of one input, such as q, k and v, exchange the input once and add its
-// gradients within a slice first. Operators on all rows of the microbatch run whole on every rank.
-// A weight that is read with fewer rows must be listed. A listed weight that no operator of its
-// style reads is an error.
+// Consecutive products of one input, such as q, k and v, exchange it once and add its gradients
+// within a slice first. Operators on all rows of the microbatch run whole on every rank. A weight
+// read with fewer rows must be listed. A listed weight that no operator of its style reads is an
+// error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -44,21 +44,19 @@ class DividedWeights : public OperatorInterceptor {
   // Adds an undivided weight, which no table of styles lists.
   void add_whole(const at::Tensor& weight, std::string name);
 
-  // Adds a matrix product, in module order. length: size of the weight's divided dimension.
+  // Adds a matrix product, in module order. length: whole size of the divided dimension.
   void add_product(ParallelStyle style, std::int64_t length);
   bool has_products() const { return has_products_; }
-  // If this layer has the row product for a column product of an earlier layer, returns the number
-  // of columns between the two, otherwise 0.
+  // Number of columns between an earlier layer's column product and this layer's row product, or 0.
   std::int64_t closes() const { return opened_ == 0 ? closed_ : 0; }
-  // A column product is open until the next row product. Sets the number of open columns before
-  // this layer (none if unknown) and the layer that opened them. Returns the number of columns that
-  // are open after this layer.
+  // A column product is open until its row product. Sets the columns that are open before this
+  // layer (none if unknown) and the layer that opened them. Returns the columns open after this
+  // layer.
   std::optional<std::int64_t> begin_with(std::optional<std::int64_t> columns,
                                          std::shared_ptr<const DividedWeights> opener);
 
-  // Calls a layer's forward with this object as interceptor. Throws Error(kUsage) for a weight that
-  // no operator of its style reads, for dropout whose slices are unclear, and for dropout by other
-  // means than torch::nn::Dropout.
+  // Calls a layer's forward. Throws Error(kUsage) for a weight that no operator of its style reads,
+  // for dropout with unclear slices or other than torch::nn::Dropout.
   std::vector<at::Tensor> run(const std::function<std::vector<at::Tensor>()>& forward);
 
   bool run(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;
@@ -71,15 +69,14 @@ class DividedWeights : public OperatorInterceptor {
   Entry* find(const c10::IValue& value);
   Entry* find_transpose(const c10::IValue& value);
   std::int64_t rows_of_all(const at::Tensor& x) const;
-  // Returns the group to use for x: without sequence parallelism if x has all rows.
+  // Returns the group for x: without sequence parallelism if x has all rows.
   SliceGroup for_rows_of(const at::Tensor& x) const;
   // Throws Error(kUsage) if x has only this rank's rows and the weight is in no table.
   void require_whole_rows(const at::Tensor& x, const at::Tensor& weight) const;
   const std::vector<at::Tensor>& entered(const at::Tensor& x);
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                     const DividedWeight& divided);
-  // The handlers of operators, below, return an undefined tensor if the operator reads no listed
-  // weight.
+  // The operators' handlers return an undefined tensor if the operator reads no listed weight.
   at::Tensor product(const std::string& op, const std::vector<c10::IValue>& in);
   at::Tensor embedding(const std::vector<c10::IValue>& in);
   at::Tensor norm(const std::string& op, const std::vector<c10::IValue>& in);
@@ -93,7 +90,7 @@ class DividedWeights : public OperatorInterceptor {
   void forget_input();
 
   SliceGroup tp_;
-  // Columns (on all ranks) of the latest column product, 0 after a row product.
+  // Columns of the latest column product, 0 after a row product.
   std::int64_t columns_ = 0;
   // Columns of each column product since the last row product.
   std::vector<std::int64_t> open_columns_;
@@ -105,7 +102,7 @@ class DividedWeights : public OperatorInterceptor {
   SliceGroup region_;                // whether the input of the column product had divided rows
   std::unordered_map<const c10::TensorImpl*, Entry> weights_;
   std::unordered_map<const c10::TensorImpl*, std::string> whole_;  // undivided weights, with names
-  // The latest input of a column product, and the input that enter() returned for each slice.
+  // The latest input of a column product, and what enter() returned for it.
   at::Tensor input_;
   std::uint32_t input_version_ = 0;
   std::vector<at::Tensor> entered_;

@@ -1,7 +1,7 @@
 // Cross-entropy -log softmax(logits)[label] with columns (classes) divided among ranks. First takes
-// the maximum over all columns, which is exact in any order. Then each slice of columns sums
-// exponentials, and the slice that has the label's column reads the label's logit. Both numbers are
-// summed over slices as a tree. After Megatron's vocab_parallel_cross_entropy.
+// the maximum over all columns, exact in any order. Then each slice of columns sums exponentials,
+// and one slice reads the label's logit. Both are summed over slices as a tree. After Megatron's
+// vocab_parallel_cross_entropy.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -33,8 +33,8 @@ void require_classes(const at::Tensor& labels, std::int64_t num_classes, std::in
                .remedy = "give labels of the classes, or ignore_index"});
 }
 
-// Returns, per label [N], its column within the slice (0 if in another slice) and whether the slice
-// has it.
+// Returns, per label [N], its column in the slice (0 if in another slice) and whether the slice has
+// it.
 std::pair<at::Tensor, at::Tensor> columns_of(const at::Tensor& labels, std::int64_t begin,
                                              std::int64_t size) {
   const at::Tensor own = (labels >= begin).logical_and_(labels < begin + size);

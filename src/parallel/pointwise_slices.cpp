@@ -17,7 +17,6 @@ using Arguments = std::vector<c10::IValue>;
 
 bool is_tensor(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
-// Returns the index of the argument that the operator writes to, or -1.
 std::int64_t written_argument(const c10::OperatorHandle& op) {
   const auto& arguments = op.schema().arguments();
   const auto written = std::find_if(arguments.begin(), arguments.end(), [](const auto& argument) {
@@ -26,7 +25,6 @@ std::int64_t written_argument(const c10::OperatorHandle& op) {
   return written == arguments.end() ? -1 : written - arguments.begin();
 }
 
-// Returns the dimensions in memory order, outermost first.
 std::vector<std::int64_t> memory_order(const at::Tensor& x) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(x.dim()));
   std::iota(order.begin(), order.end(), 0);
@@ -35,8 +33,8 @@ std::vector<std::int64_t> memory_order(const at::Tensor& x) {
   return order;
 }
 
-// Concatenates results. Keeps their memory order, so that callers can view the result like that of
-// a single call.
+// Concatenates results in their memory order, so that callers can view the whole like the plain
+// operator's result.
 at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   if (parts.size() == 1) return parts.front();
   const std::vector<std::int64_t> order = memory_order(parts.front());
@@ -49,8 +47,8 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   return at::cat(permuted, back[static_cast<std::size_t>(dim)]).permute(back);
 }
 
-// Makes the layout of a slice equal on any number of ranks: a slice of a larger tensor has gaps in
-// memory, a rank's only slice has none.
+// A slice of a larger tensor has gaps in memory, but a rank's only slice has none. Layouts must be
+// equal.
 at::Tensor without_gaps(const at::Tensor& x) {
   return x.is_non_overlapping_and_dense() ? x : x.clone();
 }

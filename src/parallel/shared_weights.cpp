@@ -28,7 +28,6 @@ SliceRange slices_of_rows(const SliceGroup& tp) {
   return tp.sequence_parallel() && tp.degree() > 1 ? tp.slices() : SliceRange{0, count, count};
 }
 
-// Returns the number of rows of x in each slice on this rank.
 std::vector<std::int64_t> sizes_of_rows(const at::Tensor& x, const SliceGroup& tp) {
   const std::int64_t rows = x.size(tp.sequence_dim());
   const SliceRange slices = slices_of_rows(tp);
@@ -36,7 +35,7 @@ std::vector<std::int64_t> sizes_of_rows(const at::Tensor& x, const SliceGroup& t
   return std::vector<std::int64_t>(static_cast<std::size_t>(slices.size()), rows / slices.size());
 }
 
-// Divides a tensor into each slice's rows, copied to a layout that does not depend on the number of
+// Divides a tensor into the rows of each slice, in a layout that does not depend on the number of
 // ranks.
 class Blocks {
  public:
@@ -66,8 +65,8 @@ at::Tensor sum_of_rows(const at::Tensor& x, std::int64_t width) {
 }
 
 struct AddBias : torch::autograd::Function<AddBias> {
-  // columns: 0 for a bias that all rows share; for a bias of divided columns, the number of columns
-  // on all ranks. `bias` has this rank's columns. So has x, unless `gathered`.
+  // columns: 0 for a bias that all rows share, otherwise the bias's columns on all ranks. `bias`
+  // has this rank's columns, and so has x unless `gathered`.
   static at::Tensor forward(AutogradContext* context, at::Tensor x, const at::Tensor& bias,
                             const SliceGroup& tp, bool in_place, std::int64_t columns,
                             bool gathered) {

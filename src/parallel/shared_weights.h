@@ -2,9 +2,9 @@
 // learned positions.
 //
 // The forward is the plain operator on this rank's rows. In the backward, the weight's gradient is
-// summed over the rows of each slice, then over all slices as a tree, across ranks with sequence
-// parallelism. The bits are therefore the same with and without sequence parallelism. With one
-// slice they are the plain operator's. Each slice draws a separate dropout mask.
+// summed over the rows of each slice, then over all slices as a tree. The bits are the same with
+// and without sequence parallelism, and with one slice equal those of the plain operator. Each
+// slice draws a separate dropout mask.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,21 +17,20 @@
 
 namespace sluice::detail {
 
-// Returns x + bias or x * weight, where the weight has the size of the last dimension of x. Rows
-// are along tp.sequence_dim(). Throws Error(kUsage) if this is the last dimension, or if slices do
-// not divide the rows evenly.
+// Returns x + bias or x * weight, where the weight has the last dimension of x. Rows are along
+// tp.sequence_dim(). Throws Error(kUsage) if this is the last dimension, or if slices do not divide
+// the rows evenly.
 at::Tensor add_shared(const at::Tensor& x, const at::Tensor& bias, const SliceGroup& tp,
                       bool in_place = false);
 at::Tensor multiply_shared(const at::Tensor& x, const at::Tensor& weight, const SliceGroup& tp);
-// Adds a bias whose columns are divided among ranks to x in place. The backward computes one
-// gradient sum per slice. length: columns on all ranks. x has all columns if `gathered`, otherwise
-// this rank's.
+// Adds a bias with divided columns to x in place. The backward sums gradients per slice. length:
+// columns on all ranks. x has all columns if `gathered`, otherwise this rank's.
 at::Tensor add_columns_(const at::Tensor& x, const at::Tensor& bias, std::int64_t length,
                         bool gathered, const SliceGroup& tp);
-// Looks up this rank's rows of ids [B, L], which has the rows of all ranks.
+// Looks up this rank's rows of ids [B, L], which has all ranks' rows.
 at::Tensor embedding_shared(const at::Tensor& table, const at::Tensor& ids, const SliceGroup& tp);
-// Returns dropout factors for x, each 0 or 1 / (1 - probability), drawn separately for each slice.
-// sizes: of this rank's slices along `dim`, starting with slice number first_slice.
+// Returns dropout factors for x, 0 or 1 / (1 - probability), drawn separately for each slice.
+// sizes: of the slices along `dim`, starting with first_slice.
 at::Tensor dropout_mask(const at::Tensor& x, double probability, std::int64_t dim,
                         const std::vector<std::int64_t>& sizes, std::int64_t first_slice);
 // Returns dropout factors for x, drawn separately for each slice of rows.

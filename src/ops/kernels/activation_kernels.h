@@ -30,8 +30,8 @@ struct Gelu {
   struct Normal {
     Floats distribution, density;
   };
-  // Computes F. For x >= 0, F(-x) = e^(-x^2 / 2) h(1 / (1 + 0.35 x)), so that both tails are
-  // accurate. h is a minimax polynomial on [0, 13.3], relative error 3.2e-8.
+  // For x >= 0, F(-x) = e^(-x^2 / 2) h(1 / (1 + 0.35 x)), so that both tails are accurate. h is a
+  // minimax polynomial on [0, 13.3], relative error 3.2e-8.
   static Normal normal(Floats x) {
     const Floats size = x < Floats{} ? -x : x, t = 1.0f / (1.0f + 0.35f * size);
     const Floats e = exp_of(-0.5f * x * x);

@@ -24,8 +24,8 @@ constexpr Index kQueries = kQueryBlock;
 constexpr Index kForwardKeys = 1024;  // kQueries x 1024 scores take 192 KiB
 constexpr Index kSlack = kScoreSlack;
 
-// Returns the number of keys per block of the gradient. K, K^T, V^T, dK and dV of a block take at
-// most 480 KiB, unless 64 keys take more.
+// Returns the number of keys per block, for which K, K^T, V^T, dK and dV take at most 480 KiB,
+// unless 64 keys take more.
 inline Index gradient_keys(Index head_dim) {
   return most(64, least(1024, 24576 / head_dim / 64 * 64));
 }
@@ -66,8 +66,8 @@ inline void pack_transposed(Index length, Index head_dim, const float* x, Index 
   }
 }
 
-// False if a value is infinite or NaN. Masked keys and values are multiplied by 0, which would
-// spread such a value to other queries.
+// Infinite or NaN keys or values would spread to other queries, because masked ones are multiplied
+// by 0.
 inline bool all_finite(Index rows, Index width, const float* x, Index stride) {
   Floats sums{};
   for (Index row = 0; row < rows; ++row) {
@@ -75,7 +75,7 @@ inline bool all_finite(Index rows, Index width, const float* x, Index stride) {
   }
   return sum(sums) == 0.0f;
 }
-// Non-finite values require blocks of one query, which contain no later (masked) keys.
+// If values are not finite, uses blocks of one query, which contain no later keys.
 inline Index queries_at_once(bool finite) { return finite ? kQueries : 1; }
 
 inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, float* y,
@@ -86,7 +86,7 @@ inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, f
   }
 }
 
-// Computes scores q[r] . k[j], at least for all j <= r + diagonal. pack_transposed() made `panels`.
+// Computes q[r] . k[j], at least for j <= r + diagonal. `panels` come from pack_transposed().
 inline void scores_of(Index rows, Index keys, Index diagonal, Index head_dim, const float* q,
                       Index stride, const float* panels, float* scores, Index scores_stride) {
   for (Index j = 0; j < keys; j += kPanel) {
@@ -108,12 +108,12 @@ inline void scores_of(Index rows, Index keys, Index diagonal, Index head_dim, co
   }
 }
 
-// A row's visible scores [low, high), and the range [begin, end) padded to whole vectors.
+// A row's visible scores [low, high), and [begin, end) padded to whole vectors.
 struct Seen {
   Index low, high, begin, end;
 };
 
-// Returns which of the `keys` keys that start at `from` lie in [first, row].
+// Which of `keys` keys, starting at `from`, lie in [first, row].
 inline Seen seen_of(Index from, Index keys, Index first, Index row) {
   const Index low = most(first - from, 0), high = least(row + 1 - from, keys);
   if (low >= high) return {0, 0, 0, 0};
@@ -148,8 +148,7 @@ inline Index first_of(const AttentionCall& call, Index row) {
 
 inline float exp_of(float x) { return exp_of(all(x))[0]; }
 
-// Largest score and sum of exponentials per query. exponentials() turns scores into probabilities
-// times `total`. If the largest score grew, it rescales `out`.
+// Largest score and sum of exponentials per query.
 struct RowState {
   float top[kQueries], total[kQueries];
 };
@@ -238,7 +237,7 @@ void attention(const AttentionCall& call) {
   }
 }
 
-// Replaces scores in p by probabilities, and do v^T in ds by the gradient of q k.
+// Turns p from scores into probabilities, and ds from do v^T into the gradient of q k.
 inline void gradients_of_scores(const AttentionCall& call, const Block& block, Index head,
                                 const float* d_out, float* p, float* ds, Index stride) {
   const float inverse_cap = 1.0f / call.cap;

@@ -1,8 +1,8 @@
 // Single-threaded float32 kernels of the fused operators, compiled once per instruction set.
 //
-// The order of sums depends only on sizes, so bits do not depend on alignment or threads. Bits
-// differ between instruction sets. Each row's result depends on this row only, except sums over
-// rows, which run from first to last.
+// The order of sums depends only on sizes, so bits do not depend on alignment or threads. They
+// differ between instruction sets. Rows do not affect each other, except in sums over rows, which
+// run from first to last.
 //
 // Pointers need 4-byte alignment only. Sizes are any positive numbers unless noted. Strides are in
 // floats. Kernels are thread-safe on disjoint memory.
@@ -59,7 +59,7 @@ struct ProductCall {
   float* scratch = nullptr;
 };
 
-// Logits of one block of classes, and statistics of each row over all blocks so far.
+// A block of classes, and statistics of each row over all blocks so far.
 struct LossBlock {
   std::int64_t rows = 0, columns = 0;
   float* logits = nullptr;
@@ -126,8 +126,8 @@ struct Kernels {
   // add_scaled: y += scale * x. sum_scaled: y = x + scale * z.
   void (*add_scaled)(std::int64_t size, float scale, const float* x, float* y);
   void (*sum_scaled)(std::int64_t size, const float* x, float scale, const float* z, float* y);
-  // Applies the rotary embedding in place: rotates channels i and i + half of each head by the
-  // row's angle i. Channels from 2 * half on are unchanged. direction: 1, or -1 for the gradient.
+  // Rotary embedding in place: rotates channels i and i + half of each head by the row's angle i.
+  // Channels from 2 * half on are unchanged. direction: 1, or -1 for the gradient.
   void (*rotate)(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, std::int64_t half,
                  float* x, std::int64_t stride, const float* cosines, const float* sines,
                  float direction);
@@ -139,7 +139,7 @@ struct Kernels {
   void (*attention_gradient)(const AttentionGradientCall& call);
 
   std::int64_t (*product_scratch)();
-  // Computes C. Its bits do not depend on how callers split C into rows and columns.
+  // Bits of C do not depend on how callers split it into rows and columns.
   void (*product)(const ProductCall& call);
 
   // ---- loss ----
@@ -151,11 +151,10 @@ struct Kernels {
   double (*cross_entropy_value)(std::int64_t rows, std::int64_t classes, const float* logits,
                                 const std::int64_t* labels);
 
-  // Forward of one block; call it for the blocks in order. Replaces logits by e^(z - top) times the
-  // cap's slope, or by 0 in rows that do not count. The caller multiplies results of earlier blocks
-  // by rescale[row].
+  // Forward, called for blocks in order. Replaces logits by e^(z - top) times the cap's slope, or
+  // by 0 in rows that do not count. The caller multiplies earlier blocks' results by rescale[row].
   void (*loss_block)(const LossBlock& block, float* rescale);
-  // Backward of one block, with the final top and total. Replaces logits by scale * their gradient.
+  // Backward, with the final top and total. Replaces logits by scale * their gradient.
   void (*loss_block_gradient)(const LossBlock& block, float scale);
 
   // ---- optimizer ----

@@ -1,4 +1,4 @@
-// All compiled kernel tables, one per instruction set. The processor may not support all, so use
+// All compiled kernel tables. The processor may lack some instruction sets, so callers use
 // kernels().
 #pragma once
 

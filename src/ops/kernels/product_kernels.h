@@ -1,12 +1,12 @@
-// Products C = A B of large matrices, for processors on which this is faster than LibTorch.
+// Products C = A B of large matrices, for processors on which they are faster than LibTorch's.
 //
 // A panel of B stays in the L2 cache while all tiles of A are multiplied with it. A tile's sums
 // stay in registers (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 // TOMS 2008). A transposed B is transposed panel by panel. That costs a few percent for a few
 // hundred rows, so nothing is packed in advance.
 //
-// The bits of an element of C depend only on the depth, its row of A and its column of B. The depth
-// is divided into parts. Each part is a chain of multiply-adds from zero, then added to C.
+// The bits of an element of C depend only on the depth, its row of A and its column of B. Each part
+// of the depth is a chain of multiply-adds from zero, then added to C.
 #pragma once
 
 #include "ops/kernels/kernels.h"
@@ -15,8 +15,8 @@
 namespace sluice::ops {
 namespace {
 
-// Depth of the parts of a product. kLongDepth, as deep as most products, is used unless a_column is
-// 1.
+// Products are computed in parts of this depth. kLongDepth, as deep as most products, is used
+// unless a_column is 1.
 constexpr Index kShortDepth = 256;
 constexpr Index kLongDepth = 2048;
 constexpr Index kBlockOfA = 131072;  // floats of A per block, half of an L2 cache
@@ -50,8 +50,7 @@ inline void product_tile(Index depth, const float* a, Index a_row, Index a_colum
   }
 }
 
-// Prefetches the source of the next panel of B while the current panel is in use, because weights
-// come from memory.
+// Prefetches the next panel of B while the current one is in use, because weights come from memory.
 class NextPanel {
  public:
   NextPanel() = default;
@@ -124,7 +123,7 @@ inline void turn_block(const float* x, Index x_row, float factor, float* y) {
                                                  10, 11, 26, 27, 14, 15, 30, 31);
     }
   }
-  // Each r[4 g + c] has values of rows 4 g to 4 g + 3. Its quarter q has their column 4 q + c.
+  // r[4 g + c] has rows 4 g to 4 g + 3. Its quarter q has their values in column 4 q + c.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     t[c] = __builtin_shufflevector(r[c], r[4 + c], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25,
@@ -187,7 +186,7 @@ inline Index rows_of_block(Index depth) {
   return most(kBlockOfA / most(depth, 1) / kTileSums * kTileSums, 4 * kTileSums);
 }
 
-// Rows at a time of the scratch memory for columns at the right edge that do not fill a vector.
+// Rows that scratch memory has for columns at the right edge that do not fill a vector.
 constexpr Index kNarrowRows = 4 * kTileSums;
 
 std::int64_t product_scratch() { return kPanel * (kLongDepth + kNarrowRows) + kLine; }
@@ -213,8 +212,7 @@ struct PanelProduct {
     run_wide<1>();
   }
 
-  // Computes the columns that do not fill a vector. `beside` [kNarrowRows, kPanel] is scratch
-  // memory.
+  // Computes columns that do not fill a vector, in scratch memory [kNarrowRows, kPanel].
   void run_narrow(float* beside) const {
     for (Index row = 0; row < rows; row += kNarrowRows) {
       PanelProduct part = *this;

@@ -1,7 +1,6 @@
-// Small matrix products C = A B for attention.
-//
-// A tile's sums stay in registers. Every element of C is one chain of multiply-adds over the depth,
-// in order and in any tile. A triangular A (Shape) skips only products with zeros.
+// Small matrix products C = A B for attention, with sums in registers. Every element of C is one
+// chain of multiply-adds over the depth, in order and in any tile. A triangular A skips only
+// products with zeros.
 #pragma once
 
 #include "ops/kernels/vectors.h"
@@ -9,8 +8,8 @@
 namespace sluice::ops {
 namespace {
 
-// Registers for sums. AVX-512 has 32 registers: 24 for sums, 4 for a row of B, 1 for an element of
-// A. Other instruction sets have 16: 12, 2 and 1.
+// AVX-512 has 32 registers: 24 hold sums, 4 a row of B, 1 an element of A. Other instruction sets
+// have 16: 12, 2 and 1.
 constexpr int kTileSums = kFloats == 16 ? 24 : 12;
 constexpr int kTileVectors = kFloats == 16 ? 4 : 2;
 constexpr Index kPanel = kTileVectors * kFloats;
@@ -71,7 +70,7 @@ inline void tile(const Product& p, Index row, Index column) {
   }
 }
 
-// Computes rows from `first` on, which must be a multiple of every tile's number of rows.
+// Computes rows from `first` on, a multiple of every tile's number of rows.
 template <int Vectors>
 inline void column_panel(const Product& p, Index column, Index first = 0) {
   constexpr int kRows = kTileSums / Vectors;

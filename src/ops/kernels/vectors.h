@@ -1,8 +1,6 @@
-// SIMD vectors for the kernels.
-//
-// Kernel headers are compiled once per instruction set, with SLUICE_KERNEL_FLOATS 16, 8 or 4. All
-// functions have internal linkage and call no standard library functions, so that the linker cannot
-// use one instruction set's copy for another.
+// SIMD vectors for the kernels. Kernel headers are compiled once per instruction set, with
+// SLUICE_KERNEL_FLOATS 16, 8 or 4. All functions have internal linkage and call no standard library
+// functions, so that the linker cannot share one instruction set's copy.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +31,7 @@ inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 inline Index least(Index a, Index b) { return a < b ? a : b; }
 inline Index most(Index a, Index b) { return a > b ? a : b; }
 
-// Load or store the first n elements, 0 < n < kFloats. Other elements read as 0 and are not
-// written.
+// Load or store the first n elements, 0 < n < kFloats. Others read as 0 and are not written.
 #if SLUICE_KERNEL_FLOATS == 16
 inline __mmask16 first(int n) { return static_cast<__mmask16>((1U << n) - 1); }
 inline Floats load_first(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
@@ -72,7 +69,7 @@ inline Floats square_root(Floats v) {
 }
 #endif
 
-// Whole or Rest: with each_vector(), kernels use one body for whole vectors and for the rest of a
+// With Whole and Rest, each_vector() lets kernels use one body for whole vectors and the rest of a
 // row.
 struct Whole {
   static Floats read(const float* p) { return load(p); }
@@ -127,7 +124,7 @@ inline float largest(Floats v) {
 }
 #endif
 
-// Sums term(index, Whole or Rest) over a row. Four partial sums hide the latency of additions.
+// Sums term(index, Whole or Rest). Four partial sums hide the latency of additions.
 template <class Term>
 inline float sum_of(Index size, Term term) {
   Floats sums[4] = {};
@@ -141,8 +138,8 @@ inline float sum_of(Index size, Term term) {
   return sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// Returns e^x for x <= 88, within 2 ulp, by Cody and Waite's reduction. Returns 0 below -87,
-// because denormals would slow down later products.
+// e^x for x <= 88, within 2 ulp, by Cody and Waite's reduction. Returns 0 below -87, because
+// denormals would slow down later products.
 inline Floats exp_of(Floats x) {
   const Floats low = all(-87.0f), y = x < low ? low : x;
   const Floats shifted = y * 1.44269504f + 12582912.0f,
