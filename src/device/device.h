@@ -1,5 +1,5 @@
 // Chooses each rank's device by local rank, or the CPU. Only device.cpp loads LibTorch's CUDA
-// library, once per process and not for `cpu`. No CUDA headers are needed.
+// library, once per process and not for `cpu`.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,7 +27,6 @@ struct RankDevices {
 // Throws Error(kUsage) for `cuda` if this machine has fewer devices than ranks.
 RankDevices devices_of_ranks(DeviceKind kind, const LocalPlaces& places);
 
-// Makes a device current for this thread while the scope exists.
 using DeviceScope = c10::OptionalDeviceGuard;
 
 }  // namespace sluice

@@ -2,7 +2,7 @@
 //
 // The sender calls ready_now() after queuing the work that computes the tensors. The receiver calls
 // take_over(). Copies between devices run on side streams, so they wait only for the work they
-// need. An extra reference keeps other code from writing to a tensor during its copy.
+// need.
 //
 // Only wait_here() blocks the host. CPU tensors need no events. A Ready may move between threads.
 #pragma once
@@ -25,7 +25,7 @@ class Ready {
   void wait_on(const c10::Stream& stream) const;
   // Blocks this thread until the marked work is done.
   void wait_here() const;
-  // Whether the marked work is done. Does not block.
+  // Whether the marked work is done.
   bool has_happened() const;
 
  private:

@@ -5,7 +5,7 @@
 // its memory was replaced. Call clear() after other writes: through data(), through another use of
 // a tied weight, or to raw memory.
 //
-// Not thread-safe. On CUDA, autograd's thread reruns layers while the rank's thread waits.
+// Not thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,11 +20,10 @@ class CastedWeights {
   CastedWeights();
   void add(const at::Tensor& weight);
   bool has(const at::Tensor& weight) const;
-  // Returns the weight in `type`. In grad mode the copy's graph leads to the weight. Requires
-  // has(weight).
+  // Returns the weight in `type`. In grad mode the copy's graph leads to the weight.
   at::Tensor cast(const at::Tensor& weight, at::ScalarType type);
 
-  // Drops all casted copies. Call this before the weights change.
+  // Call this before the weights change.
   void clear();
   // empty() frees the copies' memory while the weights have no memory. fill() casts into the same
   // tensors again, so graphs that saved them can run.
@@ -44,7 +43,7 @@ class CastedWeights {
 };
 
 // Matrix products on this thread use the casted copies in `weights` while the scope exists and
-// autocast is on. Requires a KeyedRandomScope, which intercepts operators.
+// autocast is on. Requires a KeyedRandomScope.
 class CastedWeightsScope {
  public:
   explicit CastedWeightsScope(CastedWeights& weights);

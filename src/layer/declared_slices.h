@@ -14,12 +14,11 @@ namespace sluice {
 
 class DeclaredSlices {
  public:
-  // `layer` must outlive this object. Throws Error(kUsage) for a parameter declared twice.
+  // `layer` must outlive this object.
   DeclaredSlices(const LayerSpec& layer, const torch::nn::Module& module);
 
   // Sets which slices of a parameter this rank holds (by default all). inside: name in the module.
-  // Throws Error(kUsage) if shape, dimension or sections do not fit, or if a shared weight has
-  // several slices.
+  // Throws Error(kUsage) if the declared slices do not fit.
   void fill(ParameterInfo& info, const std::string& inside) const;
   void require_all_found(const std::vector<std::string>& parameters) const;
 

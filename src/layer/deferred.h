@@ -13,7 +13,7 @@ namespace sluice {
 
 using ModuleMaker = std::function<std::shared_ptr<torch::nn::Module>()>;
 
-// Which parameters get new random values after `make`, which then need not compute theirs.
+// Which parameters get default values after `make`, so that those from `make` are not computed.
 enum class Drawn : std::uint8_t { kNone, kByDefault };
 
 // If `keeps`, modules made in this scope keep their factory's values (InitialWeights::kFactory).
@@ -38,8 +38,7 @@ std::shared_ptr<torch::nn::Module> make_deferred(const ModuleMaker& make, const 
 // Throws c10::Error if `make` accesses missing memory.
 std::shared_ptr<torch::nn::Module> make_with_memory_for_kept(const ModuleMaker& make, Drawn drawn);
 
-// Makes a module with only names, sizes and types. Throws c10::Error if `make` accesses missing
-// memory.
+// Makes a module with only names, sizes and types.
 std::shared_ptr<torch::nn::Module> make_names(const ModuleMaker& make);
 
 bool is_making_without_memory();

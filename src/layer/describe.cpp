@@ -68,8 +68,8 @@ class Probe {
     const Bytes whole = run_backward(size, /*split=*/false);
     const Bytes split = run_backward(size, /*split=*/true);
     const auto above = static_cast<double>(std::max(whole.above, split.above));
-    // If a layer's inputs need no gradient, its backward runs last in the stage, when other layers'
-    // memory is free. We therefore report its memory separately.
+    // A layer whose inputs need no gradient runs its backward last in the stage, when other layers'
+    // memory is free.
     const auto kept = static_cast<double>(split.after_forward);
     return {flops_.forward,
             flops_.input,
@@ -134,7 +134,7 @@ class Probe {
     return written_;
   }
 
-  // Returns the peak bytes of a forward that has no backward.
+  // Peak bytes of a forward without backward.
   std::int64_t run_alone(std::size_t size) {
     const at::NoGradGuard no_grad;
     MemoryLedger ledger(1);
@@ -246,7 +246,6 @@ LayerCost cost_of(const std::array<Numbers, kSizes>& measured, std::int64_t rows
   return cost;
 }
 
-// Sets a layer's values from its shape function, without running it.
 void set_by_shapes(const LayerSpec& layer, ValueTable& values) {
   std::array<std::vector<TensorMeta>, kSizes> written;
   for (std::size_t size = 0; size < kSizes; ++size) {

@@ -1,6 +1,6 @@
 // Counts the floating-point operations of matrix products on this thread.
 //
-// A multiply-add counts as two operations. Attention counts all pairs of tokens, masked or not.
+// A multiply-add counts as two operations. Attention counts all pairs of tokens, even masked ones.
 // Operators inside a counted operator do not count. A backward counts one product per operand that
 // needs a gradient: as weight gradient if the operand is a parameter or its view, otherwise as
 // input gradient. Attention counts one more, for the gradient of the probabilities. Only one

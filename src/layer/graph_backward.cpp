@@ -130,7 +130,7 @@ class GraphBackward final : public ChunkBackward {
   std::vector<NodePtr> inner_boundary_;
   edge_list roots_;
   DeferredWeights deferred_;
-  // early weight gradients, added by weight()
+  // early weight gradients
   std::vector<std::pair<GradientSum*, at::Tensor>> held_;
   bool splits_ = true;
 };

@@ -1,6 +1,6 @@
-// The dispatch key of our kernels, which run before autograd and autocast. Other operators skip the
-// key at no cost. We use TESTING_ONLY_GenericMode of torch's C++ tests, because torch uses all
-// other keys that threads can include.
+// The dispatch key of our kernels, which run before autograd and autocast. We use
+// TESTING_ONLY_GenericMode of torch's C++ tests, because torch uses all other keys that threads can
+// include.
 #pragma once
 
 #include <c10/core/DispatchKeySet.h>

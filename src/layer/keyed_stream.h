@@ -24,7 +24,6 @@ class KeyedStream {
   // Returns the number of the next draw that is divided into slices, for of_slice().
   std::int64_t next_divided() { return num_divided_++; }
   KeyedStream of_slice(std::int64_t draw, std::int64_t slice) const;
-  // Returns an independent stream that continues from the present position.
   KeyedStream copy() const;
 
  private:
@@ -65,7 +64,7 @@ class NamedStreamScope {
 };
 
 // A random draw divided among ranks. Each slice has its own stream, so values do not depend on the
-// number of ranks. The enclosing scope's stream does not advance. No effect outside a scope.
+// number of ranks. No effect outside a scope.
 class DividedDraw {
  public:
   DividedDraw();

@@ -9,7 +9,7 @@
 
 namespace sluice::detail {
 
-// One length per dimension, taken from the first input that has this dimension.
+// One length per dimension, from the first input that has this dimension.
 using MicrobatchLengths = std::vector<std::int64_t>;
 MicrobatchLengths lengths_of(const Values& batch);
 

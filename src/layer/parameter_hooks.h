@@ -2,7 +2,7 @@
 // writing `.grad`.
 //
 // Backwards of other pipelines with the same modules are unaffected. The destructor removes the
-// hooks. On CUDA, autograd's thread calls the hooks.
+// hooks.
 #pragma once
 
 #include <memory>

@@ -58,7 +58,6 @@ class BufferUpdatesDiscarded {
 
 // The autograd node of a recomputed layer. Its results are the layer's outputs, then the values
 // that the layer reads, for later readers. Its edges lead to these values, then to the weights.
-// Weight gradients go to their sums, or wait for the weight-gradient pass.
 class RecomputedLayer final : public Node {
  public:
   RecomputedLayer(std::shared_ptr<Recomputation> owner, std::size_t layer, const MicrobatchKey& key)

@@ -83,7 +83,7 @@ Model chain(std::vector<Child> children, const std::string& input, const char* w
     layer.forward = [call = child.call](torch::nn::Module&, const std::vector<at::Tensor>& inputs) {
       return std::vector<at::Tensor>{call(inputs.front())};
     };
-    // Keep the values that the module's weights already have.
+    // Keep the module's present weights.
     layer.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
   }
   model.inputs = {input};

@@ -12,18 +12,15 @@ namespace sluice {
 
 class BatchSplit {
  public:
-  // Both arguments must outlive this object. Throws Error(kUsage) for unknown or missing names,
-  // different lengths, and inconsistent inputs.
+  // Both arguments must outlive this object.
   BatchSplit(const Inputs& inputs, const Model& model);
 
-  // Throws Error(kUsage) unless Model::count_rows() returns the number of rows of a microbatch.
   void require_row_count() const;
   void require_no_gradient() const;
 
   // Returns the number of microbatches to make: the number that the caller gave, otherwise at most
   // `most` and the number of rows.
   int num_microbatches(int most) const;
-  // Divides the batch into microbatches. num_microbatches() must allow this number.
   std::vector<Values> microbatches(int num_microbatches) const;
 
  private:

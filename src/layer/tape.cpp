@@ -1,6 +1,6 @@
-// The tape intercepts operators by a dispatch key above autograd. A thread includes the key while
-// it has a tape. torch reserves the key DeferredInit for such uses and has no kernels for it. The
-// key lies below that of interception_key.h.
+// The tape intercepts operators by a dispatch key above autograd. torch reserves the key
+// DeferredInit for such uses and has no kernels for it. The key lies below that of
+// interception_key.h.
 #include "layer/tape.h"
 
 #include <ATen/ATen.h>
@@ -321,7 +321,7 @@ class Tape::Notes {
                      : keyed             ? *keyed
                                          : at::detail::getDefaultCPUGenerator();
     note.is_settled = false;
-    // If the generator is not keyed, draw now, because other code may draw from it.
+    // Draw from a shared generator now, because other code may use it.
     if (!keyed || note.generator.unsafeGetGeneratorImpl() != keyed->unsafeGetGeneratorImpl())
       settle(note);
   }

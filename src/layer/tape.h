@@ -4,8 +4,7 @@
 // Operators on them are recorded and compute only sizes and types. The tape tracks storages, so
 // views and in-place writes need no special care. Code that needs values (item(), nonzero(), a
 // write to a tensor with memory) makes the recorded operators run at once. Random numbers are drawn
-// in the original order from the original generators. Unused numbers are drawn in small pieces, and
-// only if later ones are needed.
+// in the original order from the original generators.
 //
 // A Tape belongs to its thread and must be the innermost one.
 #pragma once
@@ -30,8 +29,7 @@ class Tape {
 
   // Ends the recording and gives living tensors nothing, memory or values, as `gets` returns. They
   // remain the same variables. A tensor gets values instead of mere memory if tensors with values
-  // depend on it. It gets nothing if it shares storage with a tensor that gets nothing. Throws
-  // c10::Error for a tensor with a graph.
+  // depend on it. It gets nothing if it shares storage with a tensor that gets nothing.
   void finish(const std::function<Gets(const at::Tensor& tensor)>& gets);
 
  private:

@@ -10,7 +10,6 @@ struct Node;
 
 namespace sluice {
 
-// A dense sum of gradients, to which a node adds.
 struct SumTarget {
   at::Tensor sum;
   bool is_empty = false;  // uninitialized: write the first gradient instead of adding

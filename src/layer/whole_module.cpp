@@ -279,7 +279,7 @@ Model from_module(WholeModule whole, const ModuleTree& given) {
     LayerSpec alone = fuse(tree, {layer}, layer.writes);
     // Keep the factory's values, because the user's initialize function may skip parameters.
     alone.make = [tree, part = layer.name] { return tree->make({part}, Drawn::kNone); };
-    // Keep the values that the module's weights already have.
+    // Keep the module's present weights.
     if (tree->is_ready())
       alone.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
     model.layers.push_back(std::move(alone));

@@ -1,6 +1,5 @@
 // A table of the NCCL functions that sluice calls, with our own declarations, so that code compiles
-// and is tested without NCCL. nccl_plugin.cpp asserts that they match nccl.h. Tests use a table of
-// recording functions (tests/device/recording_nccl.h).
+// and is tested without NCCL. nccl_plugin.cpp asserts that they match nccl.h.
 //
 // Every communicator is non-blocking: a function may return kInProgress, and get_async_error() then
 // returns its outcome. Calls for one communicator must not overlap.

@@ -37,7 +37,6 @@ class KeptBlock {
 };
 
 KeptBlock take_memory(std::int64_t floats);
-// Frees the unused blocks in this thread's pool.
 void drop_free_memory();
 
 }  // namespace sluice::ops

@@ -9,8 +9,7 @@
 
 namespace sluice::ops {
 
-// An RMS norm (arXiv:1910.07467) or layer norm (arXiv:1607.06450). Tensors are contiguous float32
-// on the CPU.
+// An RMS norm (arXiv:1910.07467) or layer norm (arXiv:1607.06450). Tensors are contiguous.
 struct NormWeights {
   enum class Kind : std::uint8_t { kNone, kRms, kLayer };
   Kind kind = Kind::kNone;

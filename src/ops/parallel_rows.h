@@ -10,7 +10,6 @@
 
 namespace sluice::ops {
 
-// Rows per task of an intra-op thread.
 inline constexpr std::int64_t kRowBlock = 64;
 
 // Calls run(begin, end) for ranges of rows, on the intra-op threads.

@@ -5,7 +5,7 @@
 // with communication in the first. Each half frees memory that is no longer needed.
 //
 // Throws Error(kUsage) for a second backward, and if a weight or the input was modified since the
-// forward. Only one rank's thread runs the node.
+// forward.
 #pragma once
 
 #include <cstdint>

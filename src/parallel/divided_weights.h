@@ -2,17 +2,15 @@
 //
 // LibTorch's modules have no hooks and code refers to their classes, so we add parallelism below
 // their forward. Within run(), operators that read a listed weight compute slice by slice:
-// at::linear, at::matmul and at::addmm with += bias (as torch::nn::Linear calls them),
-// at::embedding, at::layer_norm, at::rms_norm, x * weight and x + bias. A column product has a
-// weight divided by outputs, a row product one divided by inputs. Between the two, pointwise
-// operators and at::scaled_dot_product_attention run once per slice, because LibTorch's results may
-// depend on the columns and heads of a call. Each slice draws dropout for its columns or heads
-// there, for its rows elsewhere.
+// at::linear, at::matmul and at::addmm with += bias, at::embedding, at::layer_norm, at::rms_norm, x
+// * weight and x + bias. A column product has a weight divided by outputs, a row product one
+// divided by inputs. Between the two, pointwise operators and at::scaled_dot_product_attention run
+// once per slice, because LibTorch's results may depend on the columns and heads of a call. Each
+// slice draws dropout for its columns or heads there, for its rows elsewhere.
 //
 // Consecutive products of one input, such as q, k and v, exchange it once and add its gradients
 // within a slice first. Operators on all rows of the microbatch run whole on every rank. A weight
-// read with fewer rows must be listed. A listed weight that no operator of its style reads is an
-// error.
+// read with fewer rows must be listed.
 #pragma once
 
 #include <ATen/core/Tensor.h>

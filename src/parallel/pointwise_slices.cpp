@@ -47,8 +47,7 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   return at::cat(permuted, back[static_cast<std::size_t>(dim)]).permute(back);
 }
 
-// A slice of a larger tensor has gaps in memory, but a rank's only slice has none. Layouts must be
-// equal.
+// Copies a slice that has gaps in memory, because a rank's only slice has none.
 at::Tensor without_gaps(const at::Tensor& x) {
   return x.is_non_overlapping_and_dense() ? x : x.clone();
 }

@@ -163,7 +163,6 @@ struct EmbeddingShared : torch::autograd::Function<EmbeddingShared> {
 };
 
 struct LayerNormShared : torch::autograd::Function<LayerNormShared> {
-  // num_dims: the number of last dimensions of x to normalize.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, std::int64_t num_dims,
                             const at::Tensor& weight, const at::Tensor& bias, double eps,
                             const SliceGroup& tp) {

@@ -85,9 +85,8 @@ struct AdamWCall {
 struct Kernels {
   std::string_view name;  // "avx512", "avx2", "base"
 
-  // ---- norms: rows of `width` floats ----
-  // Computes y = x / rms(x) * (offset + weight) and inverse[row] = 1 / rms(x). eps is added under
-  // the root. offset is 1 in Gemma. y may be x.
+  // ---- norms: rows of `width` floats ---- Computes y = x / rms(x) * (offset + weight) and
+  // inverse[row] = 1 / rms(x). eps is added under the root. y may be x.
   void (*rms_norm)(std::int64_t rows, std::int64_t width, const float* x, std::int64_t x_stride,
                    const float* weight, float offset, float eps, float* y, std::int64_t y_stride,
                    float* inverse);
@@ -98,8 +97,7 @@ struct Kernels {
                             const float* inverse, const float* weight, float offset,
                             const float* residual, float* dx, std::int64_t dx_stride,
                             float* d_weight);
-  // Computes y = (x - mean) / sqrt(variance + eps) * weight + bias. Writes mean and inverse = 1 /
-  // sqrt(..), both [rows].
+  // Computes y = (x - mean) / sqrt(variance + eps) * weight + bias. inverse = 1 / sqrt(..), [rows].
   void (*layer_norm)(std::int64_t rows, std::int64_t width, const float* x, const float* weight,
                      const float* bias, float eps, float* y, float* mean, float* inverse);
   void (*layer_norm_gradient)(std::int64_t rows, std::int64_t width, const float* dy,
@@ -120,7 +118,6 @@ struct Kernels {
 
   void (*add_bias)(std::int64_t rows, std::int64_t width, const float* bias, float* x,
                    std::int64_t stride);
-  // Adds rows of x to sums[width] in order.
   void (*add_rows)(std::int64_t rows, std::int64_t width, const float* x, std::int64_t stride,
                    float* sums);
   // add_scaled: y += scale * x. sum_scaled: y = x + scale * z.

@@ -55,7 +55,6 @@ double cross_entropy_value(Index rows, Index classes, const float* z, const std:
   return loss;
 }
 
-// Replaces logits by z, the scaled and capped logits.
 inline void scale_and_cap(const LossBlock& b, float* logits) {
   if (b.cap > 0) {
     const float inner = b.scale / b.cap;

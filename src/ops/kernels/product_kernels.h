@@ -1,9 +1,8 @@
 // Products C = A B of large matrices, for processors on which they are faster than LibTorch's.
 //
 // A panel of B stays in the L2 cache while all tiles of A are multiplied with it. A tile's sums
-// stay in registers (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
-// TOMS 2008). A transposed B is transposed panel by panel. That costs a few percent for a few
-// hundred rows, so nothing is packed in advance.
+// stay in registers (Goto and van de Geijn, TOMS 2008). A transposed B is transposed panel by
+// panel. That costs a few percent for a few hundred rows, so nothing is packed in advance.
 //
 // The bits of an element of C depend only on the depth, its row of A and its column of B. Each part
 // of the depth is a chain of multiply-adds from zero, then added to C.
@@ -15,8 +14,7 @@
 namespace sluice::ops {
 namespace {
 
-// Products are computed in parts of this depth. kLongDepth, as deep as most products, is used
-// unless a_column is 1.
+// Products are computed in parts of this depth. kLongDepth is used unless a_column is 1.
 constexpr Index kShortDepth = 256;
 constexpr Index kLongDepth = 2048;
 constexpr Index kBlockOfA = 131072;  // floats of A per block, half of an L2 cache
