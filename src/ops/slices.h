@@ -43,7 +43,7 @@ struct LinearPart {
 // Returns a part's weights, with the bias only for outputs.
 LinearWeights weights_of(const LinearWeights& own, const LinearPart& part);
 LinearWeights weights_of(const LinearWeights& own, const std::vector<LinearPart>& parts);
-// Adds to `target`, the gradient of all weights on this rank.
+// Adds a part's gradient to `target`, the gradient of all weights on this rank.
 void add_weight_gradient(std::int64_t rows, const LinearWeights& own, const LinearPart& part,
                          const SliceGroup& tp, ConstRows dy, ConstRows x, float scale,
                          const WeightGradients::Target& target);

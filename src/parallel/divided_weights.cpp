@@ -274,8 +274,8 @@ at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in
   return adds ? add_shared(rows, shared, tp) : multiply_shared(rows, shared, tp);
 }
 
-// Runs a pointwise operator once per slice between a column product (weight divided by outputs) and
-// the next row product (by inputs).
+// Runs a pointwise operator once per slice between a column-parallel product (weight divided by
+// outputs) and the next row-parallel product (by inputs).
 at::Tensor DividedWeights::pointwise(const c10::OperatorHandle& op, const Arguments& in) {
   if (tp_.slices().count == 1) return {};
   for (const c10::IValue& x : in) {
@@ -330,7 +330,7 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
 }
 
 // Returns the dimension of heads, next to the rows. Returns nothing unless exactly one dimension
-// fits a column product without row product so far.
+// fits a column-parallel product without row-parallel product so far.
 std::optional<std::int64_t> DividedWeights::dimension_of_heads(
     const std::vector<std::int64_t>& sizes) const {
   const std::int64_t dim = std::ssize(sizes), num_sizes = std::ssize(sizes_);
@@ -354,8 +354,8 @@ std::optional<std::int64_t> DividedWeights::dimension_of_heads(
   return heads_then_rows ? dim - 3 : dim - 2;
 }
 
-// Finds the dimension of x that slices divide after a column product: columns, or heads next to the
-// rows.
+// Finds the dimension of x that slices divide after a column-parallel product: columns, or heads
+// next to the rows.
 std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   if (x.sizes() == sizes_) return x.dim() - 1;
   if (sizes_.empty() && x.dim() > 0 && x.size(-1) == tp_.range(columns_).size) return x.dim() - 1;

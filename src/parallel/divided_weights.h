@@ -3,10 +3,11 @@
 // LibTorch's modules have no hooks and code refers to their classes, so we add parallelism below
 // their forward. Within run(), operators that read a listed weight compute slice by slice:
 // at::linear, at::matmul and at::addmm with += bias, at::embedding, at::layer_norm, at::rms_norm, x
-// * weight and x + bias. A column product has a weight divided by outputs, a row product one
-// divided by inputs. Between the two, pointwise operators and at::scaled_dot_product_attention run
-// once per slice, because LibTorch's results may depend on the columns and heads of a call. Each
-// slice draws dropout for its columns or heads there, for its rows elsewhere.
+// * weight and x + bias. A column-parallel product has a weight divided by outputs, a row-parallel
+// product one divided by inputs. Between the two, pointwise operators and
+// at::scaled_dot_product_attention run once per slice, because LibTorch's results may depend on the
+// columns and heads of a call. Each slice draws dropout for its columns or heads there, for its
+// rows elsewhere.
 //
 // Consecutive products of one input, such as q, k and v, exchange it once and add its gradients
 // within a slice first. Operators on all rows of the microbatch run whole on every rank. A weight
@@ -45,11 +46,12 @@ class DividedWeights : public OperatorInterceptor {
   // Adds a matrix product, in module order. length: whole size of the divided dimension.
   void add_product(ParallelStyle style, std::int64_t length);
   bool has_products() const { return has_products_; }
-  // Number of columns between an earlier layer's column product and this layer's row product, or 0.
+  // Number of columns between an earlier layer's column-parallel product and this layer's
+  // row-parallel product, or 0.
   std::int64_t closes() const { return opened_ == 0 ? closed_ : 0; }
-  // A column product is open until its row product. Sets the columns that are open before this
-  // layer (none if unknown) and the layer that opened them. Returns the columns open after this
-  // layer.
+  // A column-parallel product is open until its row-parallel product. Sets the columns that are
+  // open before this layer (none if unknown) and the layer that opened them. Returns the columns
+  // open after this layer.
   std::optional<std::int64_t> begin_with(std::optional<std::int64_t> columns,
                                          std::shared_ptr<const DividedWeights> opener);
 
@@ -88,19 +90,20 @@ class DividedWeights : public OperatorInterceptor {
   void forget_input();
 
   SliceGroup tp_;
-  // Columns of the latest column product, 0 after a row product.
+  // Columns of the latest column-parallel product, 0 after a row-parallel product.
   std::int64_t columns_ = 0;
-  // Columns of each column product since the last row product.
+  // Columns of each column-parallel product since the last row-parallel product.
   std::vector<std::int64_t> open_columns_;
   std::optional<std::int64_t> columns_before_ = 0;
   bool has_products_ = false;
   std::int64_t opened_ = 0, closed_ = 0;
   std::shared_ptr<const DividedWeights> opener_;
-  std::vector<std::int64_t> sizes_;  // of the column product's result; empty if in another layer
-  SliceGroup region_;                // whether the input of the column product had divided rows
+  std::vector<std::int64_t>
+      sizes_;          // of the column-parallel product's result; empty if in another layer
+  SliceGroup region_;  // whether the input of the column-parallel product had divided rows
   std::unordered_map<const c10::TensorImpl*, Entry> weights_;
   std::unordered_map<const c10::TensorImpl*, std::string> whole_;  // undivided weights, with names
-  // The latest input of a column product, and what enter() returned for it.
+  // The latest input of a column-parallel product, and what enter() returned for it.
   at::Tensor input_;
   std::uint32_t input_version_ = 0;
   std::vector<at::Tensor> entered_;

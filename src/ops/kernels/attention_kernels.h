@@ -9,7 +9,6 @@
 // and p = e^(t - log_sum):
 //   dv = p^T do,   ds = p (do v^T - sum(o do)) (1 - (t / cap)^2) scale,
 //   dq = ds k,     dk = ds^T q
-//
 #pragma once
 
 #include "base/kernel_sizes.h"
