@@ -17,6 +17,7 @@ inline constexpr std::array kAutocastDevices = {at::kCPU, at::kCUDA};
 // link the graphs of different microbatches.
 class AutocastScope {
  public:
+  // Throws Error(kUsage) for a type other than kBFloat16.
   explicit AutocastScope(std::optional<at::ScalarType> type);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;

@@ -5,7 +5,8 @@
 // its memory was replaced. Call clear() after other writes: through data(), through another use of
 // a tied weight, or to raw memory.
 //
-// Not thread-safe.
+// Belongs to its rank's thread. On CUDA, autograd's thread runs layers again while that thread
+// waits.
 #pragma once
 
 #include <ATen/core/Tensor.h>

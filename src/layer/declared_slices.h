@@ -14,11 +14,12 @@ namespace sluice {
 
 class DeclaredSlices {
  public:
-  // `layer` must outlive this object.
+  // `layer` must outlive this object. Throws Error(kUsage) for a parameter declared twice.
   DeclaredSlices(const LayerSpec& layer, const torch::nn::Module& module);
 
   // Sets which slices of a parameter this rank holds (by default all). inside: name in the module.
-  // Throws Error(kUsage) if the declared slices do not fit.
+  // Throws Error(kUsage) for a wrong shape, dimension or sections, or a shared weight of several
+  // slices.
   void fill(ParameterInfo& info, const std::string& inside) const;
   void require_all_found(const std::vector<std::string>& parameters) const;
 

@@ -38,7 +38,7 @@ std::shared_ptr<torch::nn::Module> make_deferred(const ModuleMaker& make, const 
 // Throws c10::Error if `make` accesses missing memory.
 std::shared_ptr<torch::nn::Module> make_with_memory_for_kept(const ModuleMaker& make, Drawn drawn);
 
-// Makes a module with only names, sizes and types.
+// Makes a module with only names, sizes and types. Throws like make_with_memory_for_kept().
 std::shared_ptr<torch::nn::Module> make_names(const ModuleMaker& make);
 
 bool is_making_without_memory();

@@ -8,7 +8,7 @@
 namespace sluice {
 
 // Immediately hooks the parameters, so that gradients are added to `sums`. place: the stage, for
-// errors.
+// errors. Forwards throw Error(kUsage) if a parameter was moved, converted or unfrozen later.
 ChunkBackwardMaker graph_backward(const Chunk& chunk, const GradientSums& sums, std::string place);
 
 }  // namespace sluice

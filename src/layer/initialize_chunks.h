@@ -9,8 +9,8 @@
 namespace sluice {
 
 // Makes all uses of a tied parameter share the storage of the first use on this rank, and a chunk's
-// buffers with one name too. Later uses lose their values, so call this before setting weights. All
-// uses need one shape and dtype, and chunks different modules.
+// buffers with one name too. Later uses lose their values, so call this before setting weights.
+// Throws Error(kUsage) for different shapes or dtypes, or if two chunks have the same module.
 void share_tied_storage(const std::vector<Chunk*>& chunks);
 
 // True if initialize_parameters() certainly overwrites all elements of the parameter.
@@ -20,7 +20,8 @@ bool is_drawn_by_default(const Chunk& chunk, const ParameterInfo& parameter);
 // values do not depend on the partition into stages. Tied uses get the first use's value.
 void initialize_parameters(Chunk& chunk, std::uint64_t seed);
 
-// Draws every parameter and buffer with the user's function. Requires user.is_given().
+// Draws every parameter and buffer with the user's function. Requires user.is_given(). Throws
+// Error(kUsage) if both functions are given, or if `module` would see only parts of a module.
 void initialize_by(const Initialization& user, Chunk& chunk, std::uint64_t seed);
 
 void initialize_chunks(const Initialization& user, const std::vector<Chunk*>& chunks,

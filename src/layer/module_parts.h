@@ -18,7 +18,8 @@ struct PlacedPart {
 // Whether the tree names all parts, so that no module is needed to find them.
 bool is_complete(const ModuleTree& tree);
 // Returns a module's parts, which become layers. `module` may be null if is_complete(tree). Throws
-// Error(kUsage) unless the tree's parts cover each submodule exactly once.
+// Error(kUsage) for unknown names or classes, a module outside all parts, and repeated or nested
+// parts.
 std::vector<PlacedPart> place_parts(const ModuleTree& tree, const torch::nn::Module* module);
 
 }  // namespace sluice::detail

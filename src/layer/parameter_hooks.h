@@ -2,7 +2,7 @@
 // writing `.grad`.
 //
 // Backwards of other pipelines with the same modules are unaffected. The destructor removes the
-// hooks.
+// hooks. On CUDA, autograd's thread runs the hooks while the rank's thread waits.
 #pragma once
 
 #include <memory>

@@ -10,7 +10,8 @@
 
 namespace sluice {
 
-// Returns a slice's shape. Throws Error(kInternal) if the slice does not fit the tensor's shape.
+// Returns a slice's shape. Throws Error(kInternal) naming `name` if the slice does not fit the
+// tensor's shape.
 std::vector<std::int64_t> shape_of(const Slice& slice, const std::vector<std::int64_t>& shape,
                                    const std::string& name);
 // Formats a slice, for example as "[0:4, 2:3]".

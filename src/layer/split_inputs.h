@@ -12,9 +12,11 @@ namespace sluice {
 
 class BatchSplit {
  public:
-  // Both arguments must outlive this object.
+  // Both arguments must outlive this object. Throws Error(kUsage) for unknown or missing names,
+  // lengths that differ, and inconsistent inputs.
   BatchSplit(const Inputs& inputs, const Model& model);
 
+  // Throws Error(kUsage) unless Model::count_rows() returns the number of rows of a microbatch.
   void require_row_count() const;
   void require_no_gradient() const;
 

@@ -29,7 +29,8 @@ class Tape {
 
   // Ends the recording and gives living tensors nothing, memory or values, as `gets` returns. They
   // remain the same variables. A tensor gets values instead of mere memory if tensors with values
-  // depend on it. It gets nothing if it shares storage with a tensor that gets nothing.
+  // depend on it. It gets nothing if it shares storage with a tensor that gets nothing. Throws
+  // c10::Error for a tensor with a graph.
   void finish(const std::function<Gets(const at::Tensor& tensor)>& gets);
 
  private:

@@ -22,6 +22,7 @@ bool is_unfilled(const at::Tensor& tensor);
 
 // Lists the chunk's unfilled parameters, as in "'model.norm.weight', float32 [64]".
 std::vector<std::string> unfilled_parameters(const Chunk& chunk);
+// Throws Error(kUsage) if there are names.
 void require_none_unfilled(const std::vector<std::string>& names, const std::string& where,
                            const std::string& remedy);
 // Sets unfilled parameters to zero, for runs that only measure time.

@@ -36,7 +36,8 @@ struct AttentionPositions {
   at::Tensor first_keys = {};
 };
 
-// With sequence parallelism, x holds this rank's rows. All ranks need the same number of rows.
+// With sequence parallelism, x holds this rank's rows. Throws Error(kUsage) if ranks have different
+// numbers of rows.
 at::Tensor attention_block(const at::Tensor& x_BLD, const AttentionBlock& block,
                            const AttentionPositions& positions);
 

@@ -40,6 +40,7 @@ void give_norm(const NormWeights& norm, std::size_t index, const float* gradient
 
 void scale_all(std::int64_t size, float scale, float* values);
 
+// Throws Error(kUsage) for a weight that is not contiguous. An undefined weight passes.
 void require_contiguous(const std::string& node, const at::Tensor& weight);
 
 // Runs a node's forward. Adds the node to the autograd graph if gradients are needed.

@@ -23,7 +23,8 @@ struct FeedForwardBlock {
   std::int64_t width = 0;
 };
 
-// With sequence parallelism, x holds this rank's rows. All ranks need the same number of rows.
+// With sequence parallelism, x holds this rank's rows. Throws Error(kUsage) if ranks have different
+// numbers of rows.
 at::Tensor feed_forward_block(const at::Tensor& x_BLD, const FeedForwardBlock& block);
 
 }  // namespace sluice::ops

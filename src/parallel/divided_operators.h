@@ -45,8 +45,8 @@ at::Tensor sum_of_products(const std::vector<at::Tensor>& inputs, const InputDiv
 at::Tensor side_by_side(const std::vector<at::Tensor>& parts,
                         const std::vector<std::int64_t>& sections, const SliceGroup& tp);
 
-// Looks up ids in this rank's slices of a table with num_rows rows in all. padding_idx: -1 for
-// none.
+// Looks up ids in this rank's slices of a table with num_rows rows in all. Throws Error(kInput) on
+// the CPU for an id outside of the table. padding_idx: -1 for none.
 at::Tensor divided_embedding(const at::Tensor& own, const at::Tensor& ids, std::int64_t num_rows,
                              std::int64_t padding_idx, const SliceGroup& tp);
 

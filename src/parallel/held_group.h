@@ -1,4 +1,5 @@
-// Saves an autograd node's SliceGroup for its backward.
+// Saves an autograd node's SliceGroup for its backward. On CUDA, autograd's thread uses the group
+// while the rank's thread waits.
 #pragma once
 
 #include <ATen/core/grad_mode.h>

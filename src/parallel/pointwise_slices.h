@@ -11,7 +11,8 @@
 
 namespace sluice::detail {
 
-// Returns the result's sizes, empty if all arguments are numbers.
+// Returns the result's sizes, empty if all arguments are numbers. Throws c10::Error if sizes do not
+// broadcast.
 std::vector<std::int64_t> pointwise_sizes(const c10::OperatorHandle& op,
                                           const std::vector<c10::IValue>& in);
 

@@ -17,7 +17,8 @@
 namespace sluice::detail {
 
 // Returns x + bias or x * weight, where the weight has the last dimension of x. Rows are along
-// tp.sequence_dim(). Slices must divide the rows evenly.
+// tp.sequence_dim(). Throws Error(kUsage) if that dimension is not before the weight's, or slices
+// do not divide the rows evenly.
 at::Tensor add_shared(const at::Tensor& x, const at::Tensor& bias, const SliceGroup& tp,
                       bool in_place = false);
 at::Tensor multiply_shared(const at::Tensor& x, const at::Tensor& weight, const SliceGroup& tp);

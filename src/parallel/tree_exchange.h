@@ -21,17 +21,18 @@ at::Tensor tree_reduce_scatter(const at::Tensor& own, std::int64_t dim, const Sl
 Work<at::Tensor> start_tree_all_reduce(const at::Tensor& own, const SliceGroup& tp);
 Work<at::Tensor> start_tree_reduce_scatter(const at::Tensor& own, std::int64_t dim,
                                            const SliceGroup& tp);
-// Returns all ranks' parts along `dim`, for a degree above 1.
+// Returns all ranks' parts along `dim`, for a degree above 1. Throws Error(kInternal) on all ranks
+// if a part does not fit its slices.
 std::vector<at::Tensor> gather_parts(const at::Tensor& part, std::int64_t dim,
                                      const SliceGroup& tp);
 at::Tensor all_gather(const at::Tensor& part, std::int64_t dim, const SliceGroup& tp);
 at::Tensor all_reduce_max(const at::Tensor& own, const SliceGroup& tp);
 
 std::vector<std::int64_t> slice_sizes(std::int64_t length, const SliceRange& slices);
-// Returns `dim`, which x must have, as a non-negative index.
+// Returns `dim` as a non-negative index. Throws Error(kUsage) if x does not have it.
 std::int64_t dimension_of(std::int64_t dim, const at::Tensor& x);
-// Returns tp.sequence_dim() as a non-negative index. Throws Error(kUsage) if it is the last
-// dimension of x.
+// Returns tp.sequence_dim() as a non-negative index. Throws Error(kUsage) if x does not have it, or
+// has it last.
 std::int64_t dimension_of_rows(const at::Tensor& x, const SliceGroup& tp);
 at::Tensor part_of(const at::Tensor& x, std::int64_t dim, const IndexRange& range);
 
