@@ -15,7 +15,7 @@ namespace {
 
 struct Found {
   int devices = 0;
-  std::string missing;  // what is missing, if there are no devices
+  std::string missing;  // the cause if there are no devices
 };
 
 // Loads LibTorch's CUDA library. LibTorch caches whether CUDA exists, so this must precede any

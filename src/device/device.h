@@ -1,5 +1,5 @@
-// Chooses each rank's device by local rank, or the CPU. Only this file loads LibTorch's CUDA
-// library, once per process and not for `cpu`. No CUDA headers are needed.
+// Chooses each rank's device by local rank, or the CPU. Only device.cpp loads LibTorch's CUDA
+// library, once per process and not for `cpu`.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,22 +12,21 @@
 
 namespace sluice {
 
-// Which of a machine's ranks are in this process.
+// Which of a machine's ranks run in this process.
 struct LocalPlaces {
-  int first = 0;       // local rank of the first one
-  int count = 1;       // in this process
-  int on_machine = 1;  // in all processes
+  int first = 0;       // local rank of this process's first rank
+  int count = 1;       // ranks in this process
+  int on_machine = 1;  // ranks on this machine
 };
 
 struct RankDevices {
-  std::vector<at::Device> devices;  // of this process's ranks, in order
-  std::string why;  // for the log: "cuda: 4 devices for 4 ranks"; "" without devices
+  std::vector<at::Device> devices;  // one per rank of this process
+  std::string why;                  // reason, for the log: "cuda: 4 devices for 4 ranks"
 };
 
-// Throws Error(kUsage) for `cuda` without enough devices for the ranks of this machine.
+// Throws Error(kUsage) for `cuda` if this machine has fewer devices than ranks.
 RankDevices devices_of_ranks(DeviceKind kind, const LocalPlaces& places);
 
-// Makes `device` this thread's current device for its lifetime.
 using DeviceScope = c10::OptionalDeviceGuard;
 
 }  // namespace sluice

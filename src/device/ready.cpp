@@ -17,17 +17,17 @@ c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-// Keeps a reference to each tensor that a side stream is still copying. Code that holds the only
-// reference to a tensor may write to it: LibTorch's engine then adds gradients in place.
+// Keeps a reference to each tensor that a side stream is still copying. The holder of the only
+// reference may write to a tensor: LibTorch's engine then adds gradients in place.
 class BeingRead {
  public:
   ~BeingRead() {
     for (const Read& read : reads_) read.tensor.record_stream(read.stream);
   }
-  // Returns an event for the end of a copy that is queued on the stream.
+  // Adds a tensor whose copy is queued on the stream. Returns an event for the end of the copy.
   std::shared_ptr<c10::Event> add(at::Tensor tensor, const c10::Stream& stream) {
     while (!reads_.empty() && reads_.front().done->query()) {
-      reads_.front().done->synchronize();  // returns at once
+      reads_.front().done->synchronize();  // does not block, because the event is done
       reads_.pop_front();
     }
     auto done = std::make_shared<c10::Event>(tensor.device().type());
@@ -46,8 +46,8 @@ class BeingRead {
 };
 thread_local BeingRead being_read;
 
-// LibTorch copies between devices on the source's current stream, and the destination's current
-// stream waits.
+// Copies on a side stream of the source device. LibTorch queues copies on the source's current
+// stream, and the destination's current stream waits.
 at::Tensor moved(const at::Tensor& tensor, at::Device device) {
   const at::NoGradGuard no_grad;
   const c10::StreamGuard beside(side_stream(tensor.device()));

@@ -12,7 +12,6 @@ std::vector<double> read_numbers(const std::vector<at::Tensor>& tensors) {
   const at::NoGradGuard no_grad;
   std::vector<double> numbers;
   std::size_t first = 0;
-  // Tensors on the same device are read together.
   while (first < tensors.size()) {
     std::vector<at::Tensor> flat;
     std::size_t end = first;

@@ -1,4 +1,3 @@
-// Copies between host and device with few waits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +6,7 @@
 
 namespace sluice {
 
-// Returns all elements as double, in order. Blocks once if all tensors are on one device.
+// Returns all tensors' elements as double, in order. Blocks once if all tensors are on one device.
 std::vector<double> read_numbers(const std::vector<at::Tensor>& tensors);
 
 // Copies through page-locked memory without blocking. The caller may write to the tensor

@@ -1,4 +1,3 @@
-// The autocast state of a rank's thread.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -13,9 +12,9 @@ namespace sluice {
 
 inline constexpr std::array kAutocastDevices = {at::kCPU, at::kCUDA};
 
-// Runs this thread under autocast to `type` on every device, or in its present state without a
-// type. Torch's cache of casted weights is always off, because it is shared by the process and
-// would link the graphs of different microbatches.
+// Enables autocast to `type` on this thread, for every device. Without a type, the present state
+// remains. Torch's cache of casted weights is always off: it is shared by the process and would
+// link the graphs of different microbatches.
 class AutocastScope {
  public:
   // Throws Error(kUsage) for a type other than kBFloat16.
@@ -33,7 +32,7 @@ class AutocastScope {
   bool cache_ = true;
 };
 
-// For example "off" or "cpu bfloat16"; must be the same on all ranks.
+// For example "off" or "cpu bfloat16". All ranks must have the same state.
 std::string autocast_state();
 
 }  // namespace sluice

@@ -1,4 +1,3 @@
-// The pointer type in which this version of torch holds autograd nodes.
 #pragma once
 
 #include <torch/csrc/autograd/edge.h>

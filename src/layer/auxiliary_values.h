@@ -1,4 +1,3 @@
-// The values of a model that are auxiliary losses.
 #pragma once
 
 #include <string>
@@ -8,8 +7,8 @@
 
 namespace sluice {
 
-// Throws Error(kUsage) if a layer reads an auxiliary value, no layer or more than one writes it, or
-// it is an output of the model.
+// Throws Error(kUsage) if a layer reads an auxiliary loss, not exactly one layer writes it, or it
+// is an output of the model.
 void require_auxiliary(const Model& model);
 
 bool is_auxiliary(const Model& model, const std::string& value);

@@ -1,6 +1,6 @@
-// Names the place of a collective: instruction, module and number of the call, as in "1F3
-// layers.7.mlp.down_proj (5) over tp". Members compare it (group.h), and errors show it. Scopes
-// belong to their thread. Their arguments must outlive them.
+// Names the place of a collective call for errors and consistency checks between ranks (group.h):
+// instruction, module and number of the call, as in "1F3 layers.7.mlp.down_proj (5) over tp". The
+// scopes below add to their thread's place. Their arguments must outlive them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,7 @@ struct CallPlace {
   const std::string* layer = nullptr;
   const std::vector<ParameterInfo>* parameters = nullptr;
   const at::Tensor* weight = nullptr;
-  const std::string* of_forward = nullptr;  // in a backward: the forward call's numbered_place()
+  const std::string* of_forward = nullptr;  // in a backward: numbered_place() of the forward call
   const char* axis = nullptr;
   int num_calls = 0;
 };
@@ -36,19 +36,19 @@ class PlaceScope {
   const CallPlace outer_;
 };
 
-// Scope of an instruction ("1F3") or of another point that all members reach.
+// Names the schedule instruction that this thread runs, such as "1F3".
 class InstructionPlace : public PlaceScope {
  public:
   explicit InstructionPlace(std::string instruction);
 };
 
-// Scope of a layer's forward, which numbers its calls from the start.
+// Names the layer whose forward this thread runs, and numbers the layer's collectives.
 class LayerPlace : public PlaceScope {
  public:
   LayerPlace(const std::string& layer, const std::vector<ParameterInfo>& parameters);
 };
 
-// Adds the module that has this weight. No effect if the weight is not a parameter of the layer.
+// Adds the module that has `weight` to the place. No effect for a weight of another layer.
 class WeightPlace {
  public:
   explicit WeightPlace(const at::Tensor& weight);
@@ -60,7 +60,7 @@ class WeightPlace {
   const at::Tensor* const outer_;
 };
 
-// Adds a collective's axis and, in a backward, the place of the forward call.
+// Adds a collective's axis (such as "tp") and, in a backward, the place of the forward call.
 class AxisPlace {
  public:
   AxisPlace(const char* axis, const std::string& of_forward);
@@ -73,9 +73,9 @@ class AxisPlace {
   const std::string* const outer_of_forward_;
 };
 
-// Returns "layers.7.mlp.down_proj (5)" for the next call, "" outside a layer.
+// Returns the next collective's place, as in "layers.7.mlp.down_proj (5)", or "" outside a layer.
 std::string numbered_place();
-// Counts a call and returns its place, "" outside instructions and layers.
+// Counts a collective and returns its place, or "" outside instructions and layers.
 std::string call_place();
 
 }  // namespace sluice::detail

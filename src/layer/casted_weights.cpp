@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-// Operators with weights that autocast runs in the lower type on CPU and CUDA.
+// Operators that autocast runs in the lower type on CPU and CUDA, and that have weights.
 constexpr std::array kProducts = {"aten::linear",
                                   "aten::addmm",
                                   "aten::mm",
@@ -55,7 +55,7 @@ class CastedWeight : public torch::autograd::Node {
   const at::ScalarType type_;
 };
 
-// torch::nn::Linear passes the transpose of its weight.
+// Recognizes the transposed weight that torch::nn::Linear passes.
 bool is_transpose_of(const at::Tensor& view, const at::Tensor& weight) {
   return weight.dim() == 2 && view.dim() == 2 && view.storage_offset() == weight.storage_offset() &&
          view.size(0) == weight.size(1) && view.size(1) == weight.size(0) &&
@@ -73,7 +73,7 @@ std::optional<at::ScalarType> lower_type(const at::Tensor& tensor) {
   return is_cast ? std::optional(type) : std::nullopt;
 }
 
-// Returns the casted copy of a weight or its transpose, and other tensors unchanged.
+// Returns the casted copy of a weight or transposed weight. Returns other tensors unchanged.
 at::Tensor copy_of(const at::Tensor& tensor, CastedWeights& weights) {
   if (!tensor.defined()) return tensor;
   const bool is_weight = weights.has(tensor);
@@ -84,7 +84,7 @@ at::Tensor copy_of(const at::Tensor& tensor, CastedWeights& weights) {
   if (is_weight) return weights.cast(weight, *type);
   if (!is_transpose_of(tensor, weight)) return tensor;
   const at::Tensor copy = weights.cast(weight, *type).t();
-  return tensor.grad_fn() ? copy : copy.detach();  // without a graph the gradient stops here
+  return tensor.grad_fn() ? copy : copy.detach();  // without a graph, the gradient stops here
 }
 
 void take_copies(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -100,7 +100,7 @@ void take_copies(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 }
 
 void intercept_products() {
-  // Never freed, because other threads may be inside an operator while the process ends.
+  // Never freed, because other threads may run an operator while the process ends.
   static auto* const library =
       new torch::Library(torch::Library::IMPL, "aten", kInterceptionKey, __FILE__, __LINE__);
   for (const char* name : kProducts)
@@ -117,7 +117,7 @@ bool is_under_autocast() {
 }  // namespace
 
 CastedWeights::CastedWeights() {
-  // The first chunk is made before ranks run operators concurrently.
+  // Intercept when the first chunk is made, before ranks run operators concurrently.
   static std::once_flag intercepted;
   std::call_once(intercepted, intercept_products);
 }
@@ -175,7 +175,7 @@ void CastedWeights::fill() {
   for (auto& [impl, copy] : copies_) {
     if (!copy.value.defined()) continue;
     take_memory(copy.value);
-    // variable_data() has its own version counter, so graphs that saved the copy stay valid.
+    // variable_data() has a separate version counter, so graphs that saved the copy stay valid.
     copy.value.variable_data().copy_(copy.weight.detach());
     copy.data = copy.weight.const_data_ptr();
   }

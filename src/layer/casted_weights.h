@@ -1,11 +1,12 @@
 // Casts weights for autocast once per step instead of once per microbatch.
 //
-// The numbers equal those of plain autocast. Each use of a copy has its own autograd node, so
-// graphs stay independent. A weight that an operator modified, or that has new memory, is cast
-// again. Call clear() after writes through data(), through another use of a tied weight or to raw
-// memory, which go unnoticed.
+// Results equal those of plain autocast. Each use of a casted copy has its own autograd node, so
+// the graphs of microbatches stay independent. A weight is cast again if an operator modified it or
+// its memory was replaced. Call clear() after other writes: through data(), through another use of
+// a tied weight, or to raw memory.
 //
-// Belongs to its rank's thread. On CUDA, autograd's thread reruns layers while that thread waits.
+// Belongs to its rank's thread. On CUDA, autograd's thread runs layers again while that thread
+// waits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,13 +21,13 @@ class CastedWeights {
   CastedWeights();
   void add(const at::Tensor& weight);
   bool has(const at::Tensor& weight) const;
-  // Returns the weight in `type`, with a graph to the weight in grad mode. Requires has().
+  // Returns the weight in `type`. In grad mode the copy's graph leads to the weight.
   at::Tensor cast(const at::Tensor& weight, at::ScalarType type);
 
   // Call this before the weights change.
   void clear();
-  // empty() frees the copies' memory while the weights have none. fill() casts again into the same
-  // tensors, so graphs can use them again.
+  // empty() frees the copies' memory while the weights have no memory. fill() casts into the same
+  // tensors again, so graphs that saved them can run.
   void empty();
   void fill();
   std::int64_t bytes() const;
@@ -42,8 +43,8 @@ class CastedWeights {
   bool is_empty_ = false;
 };
 
-// While it lives, products on this thread use these copies whenever autocast is on. Requires a
-// KeyedRandomScope, which enables the interception.
+// Matrix products on this thread use the casted copies in `weights` while the scope exists and
+// autocast is on. Requires a KeyedRandomScope.
 class CastedWeightsScope {
  public:
   explicit CastedWeightsScope(CastedWeights& weights);

@@ -57,7 +57,7 @@ const at::Tensor& find_value(const std::string& name, const LayerSpec& layer, co
               "LayerSpec::reads", suggest_name(name, known));
 }
 
-// Detects in-place writes to batch inputs, which share the caller's storage.
+// Detects layers that write in place to batch inputs, which share the caller's storage.
 class BatchWriteDetector {
  public:
   void read(const std::string& name, const at::Tensor& tensor) {
@@ -117,7 +117,7 @@ void Chunk::clear_casted_weights() { casted_weights_->clear(); }
 void Chunk::collect_parameters(std::size_t index) {
   const LayerSpec& layer = layers_[index];
   DeclaredSlices declared(layer, *modules_[index]);
-  int first = first_layer_;  // in the model, counting fused layers
+  int first = first_layer_;  // index in the model; a fused layer counts as several
   for (std::size_t i = 0; i < index; ++i) first += layers_[i].num_layers;
   Names local_names;
   for (const auto& item : modules_[index]->named_parameters()) {
@@ -130,7 +130,7 @@ void Chunk::collect_parameters(std::size_t index) {
     ParameterInfo info;
     info.name = layer.full_name(item.key());
     if (same != parameters_.end()) {
-      // A submodule registered twice in a layer counts once, under its first name.
+      // A submodule that is registered twice in a layer counts once, under its first name.
       if (same->layer == first) continue;
       throw_usage(formatted("parameter '{}' is the same tensor as '{}'", info.name, same->name),
                   in_quotes(layer),
@@ -242,8 +242,8 @@ Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, 
                             written.size(), layer.writes.size()),
                   "LayerSpec::writes", "name every value that LayerSpec::forward returns");
     }
-    // The backward passes all later layers before it reaches these outputs, so one layer suffices
-    // as the boundary.
+    // If no stage input needs a gradient, the input-gradient pass ends at these outputs. One
+    // layer's outputs suffice, because the backward passes all later layers first.
     if (!differentiable_input && first_layer_outputs_.empty()) {
       for (const at::Tensor& tensor : written) {
         if (tensor.defined() && tensor.requires_grad()) first_layer_outputs_.push_back(tensor);

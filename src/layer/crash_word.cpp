@@ -11,10 +11,10 @@
 namespace sluice {
 namespace {
 
-// Accessing a member through a null pointer faults at an address below this.
+// Member access through a null pointer faults at an address below this.
 constexpr std::uintptr_t kNearNull = 1 << 16;
 
-// initial-exec variables need no allocation, which a signal handler must avoid.
+// The model "initial-exec" needs no allocation, which a signal handler must avoid.
 [[gnu::tls_model("initial-exec")]] thread_local const std::string* crash_word = nullptr;
 
 struct sigaction earlier_handler;
@@ -29,7 +29,7 @@ void say_word(int /*signal*/, siginfo_t* info, void* /*context*/) {
                           {const_cast<char*>(end), sizeof(end) - 1}};
     [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, line, std::size(line));
   }
-  // A fault repeats when the handler returns. Sent signals are raised again.
+  // A fault repeats when this handler returns. A signal sent by a process is raised again.
   sigaction(SIGSEGV, &earlier_handler, nullptr);
   if (info->si_code <= 0) raise(SIGSEGV);
 }

@@ -1,7 +1,5 @@
-// Prints a line on stderr before a null pointer ends the process. The earlier SIGSEGV handler runs
-// afterwards.
-//
-// A CrashWord belongs to the thread that makes it.
+// Prints a line on stderr before an access through a null pointer ends the process. The earlier
+// SIGSEGV handler runs afterwards.
 #pragma once
 
 #include <string>
@@ -10,7 +8,8 @@ namespace sluice {
 
 class CrashWord {
  public:
-  // text: one line without "\n"; must outlive the object. The first CrashWord installs the handler.
+  // text: the line, without "\n"; must outlive the object. Applies to this thread. The first
+  // CrashWord installs the signal handler.
   explicit CrashWord(const std::string& text);
   ~CrashWord();
   CrashWord(const CrashWord&) = delete;

@@ -7,7 +7,8 @@
 
 namespace sluice {
 
-// Like values_crossing_cuts() of plan/crossing.h, but takes layers and returns names.
+// For each cut, which lies before layer `cuts[i]`, returns the names of values that must be sent
+// across the cut.
 std::vector<std::vector<std::string>> values_crossing_cuts(
     const std::vector<LayerSpec>& layers, const std::vector<int>& cuts,
     const std::vector<std::string>& batch_inputs, const std::vector<std::string>& final_outputs);

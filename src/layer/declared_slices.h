@@ -1,4 +1,5 @@
-// The parts of its parameters that a layer holds, declared by LayerSpec::slices or SlicedModule.
+// The slices of a layer's parameters that this rank holds, declared by LayerSpec::slices or
+// SlicedModule.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -16,9 +17,9 @@ class DeclaredSlices {
   // `layer` must outlive this object. Throws Error(kUsage) for a parameter declared twice.
   DeclaredSlices(const LayerSpec& layer, const torch::nn::Module& module);
 
-  // Sets the part of the parameter that this rank holds, by default all of it. inside: name in the
-  // module. Throws Error(kUsage) for a wrong shape, dimension or sections, or a shared weight of
-  // several slices.
+  // Sets which slices of a parameter this rank holds (by default all). inside: name in the module.
+  // Throws Error(kUsage) for a wrong shape, dimension or sections, or a shared weight of several
+  // slices.
   void fill(ParameterInfo& info, const std::string& inside) const;
   void require_all_found(const std::vector<std::string>& parameters) const;
 

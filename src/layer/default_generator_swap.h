@@ -1,4 +1,5 @@
-// Makes an operator draw from `own` although it only supports a device's default generator.
+// Makes an operator draw from the generator `own` although it only supports a device's default
+// generator, `shared`.
 //
 // Copies the state of `own` into `shared`. The destructor copies the advanced state back and
 // restores `shared`. Other threads must not use `shared` meanwhile.

@@ -1,4 +1,4 @@
-// Which parameters have a default initial value if LayerSpec::initialize sets none.
+// Decides which parameters have a default initial value if LayerSpec::initialize sets none.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Other types, such as packed weights, have no distribution to draw from.
+// True for floating-point tensors. Other types, such as packed weights, cannot be drawn.
 inline bool is_drawn_type(const at::Tensor& value) {
   return at::isFloatingType(value.scalar_type());
 }

@@ -77,7 +77,7 @@ std::shared_ptr<Module> make_deferred(const ModuleMaker& make, const std::string
         "layer '" + layer + "' cannot be made without memory: " + what.substr(0, what.find('\n')),
         "give the device (torch::kCPU) of tensors whose memory its constructor accesses");
   }
-  // Parameters made on an explicit device are not on the tape.
+  // The tape does not record parameters that were made on an explicit device, so empty them here.
   for (const at::Tensor& parameter : module->parameters())
     if (parameter.defined() && is_large(parameter) && !parameter.is_meta())
       empty_in_place(parameter, at::kMeta);

@@ -1,4 +1,4 @@
-// Makes modules without memory, or with memory only for the parts that are kept (tape.h).
+// Makes modules without memory, or with memory only for the parts that this rank needs (tape.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,10 +13,10 @@ namespace sluice {
 
 using ModuleMaker = std::function<std::shared_ptr<torch::nn::Module>()>;
 
-// Which parameters get their initial values after `make`.
+// Which parameters get default values after `make`, so that those from `make` are not computed.
 enum class Drawn : std::uint8_t { kNone, kByDefault };
 
-// With `keeps`, modules made in this scope keep their factory's numbers (InitialWeights::kFactory).
+// If `keeps`, modules made in this scope keep their factory's values (InitialWeights::kFactory).
 class FactoryNumbersScope {
  public:
   explicit FactoryNumbersScope(bool keeps);
@@ -28,24 +28,23 @@ class FactoryNumbersScope {
   bool outer_;
 };
 
-// Leaves parameters of two or more dimensions on the meta device. Other tensors get memory and the
-// numbers that `make` sets. Throws Error(kUsage) naming `layer` if `make` accesses missing memory,
-// or if the module has another owner, which would lose its weights.
+// Makes a module and leaves parameters of two or more dimensions on the meta device. Other tensors
+// get memory and the values that `make` sets. Throws Error(kUsage) naming `layer` if `make`
+// accesses missing memory, or if the module has another owner, who would lose the weights.
 std::shared_ptr<torch::nn::Module> make_deferred(const ModuleMaker& make, const std::string& layer,
                                                  Drawn drawn);
 
-// Allocates only tensors that are alive when `make` returns, with their numbers. Throws c10::Error
-// if `make` accesses missing memory.
+// Makes a module and allocates only tensors that are alive when `make` returns, with their values.
+// Throws c10::Error if `make` accesses missing memory.
 std::shared_ptr<torch::nn::Module> make_with_memory_for_kept(const ModuleMaker& make, Drawn drawn);
 
-// Makes only names, sizes and types. Throws like make_with_memory_for_kept().
+// Makes a module with only names, sizes and types. Throws like make_with_memory_for_kept().
 std::shared_ptr<torch::nn::Module> make_names(const ModuleMaker& make);
 
-// Whether this thread is inside one of the three functions above.
 bool is_making_without_memory();
 
-// Moves the module to `device`. Meta tensors get unfilled memory (unfilled.h) and remain the same
-// variables.
+// Moves the module to `device`. Meta tensors get memory marked as unfilled (unfilled.h) and remain
+// the same variables.
 void to_empty(torch::nn::Module& module, at::Device device);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Measures each layer as its own chunk, on the given batch size and on twice the rows.
+// Measures each layer as a separate chunk, with the given batch size and with twice the rows.
 #include "sluice/model.h"
 
 #include <ATen/ATen.h>
@@ -68,7 +68,7 @@ class Probe {
     const Bytes whole = run_backward(size, /*split=*/false);
     const Bytes split = run_backward(size, /*split=*/true);
     const auto above = static_cast<double>(std::max(whole.above, split.above));
-    // If a layer's inputs need no gradient, its backward runs last in its stage, when other layers'
+    // A layer whose inputs need no gradient runs its backward last in the stage, when other layers'
     // memory is free.
     const auto kept = static_cast<double>(split.after_forward);
     return {flops_.forward,
@@ -86,7 +86,7 @@ class Probe {
  private:
   struct Bytes {
     std::int64_t after_forward = 0, after_input = 0;
-    std::int64_t above = 0;  // peak during a backward, above the memory at its start
+    std::int64_t above = 0;  // peak during the backward, minus the bytes at its start
   };
 
   static std::vector<std::string> inputs_of(const LayerSpec& layer, const ValueTable& values) {
@@ -98,7 +98,7 @@ class Probe {
     return names;
   }
 
-  // Keeps alive only the tensors that a stage would. Returns the metas of the outputs.
+  // Keeps alive only the tensors that a stage would. Returns the outputs' metas.
   std::vector<TensorMeta> run_forward(std::size_t size) {
     Values batch;
     for (const std::string& name : batch_names_)
@@ -235,7 +235,7 @@ std::vector<ParameterSpec> parameter_specs(const std::vector<ParameterInfo>& par
   return specs;
 }
 
-// Fits a line in the number of rows through the measurements.
+// Fits each cost as constant + per_row * rows.
 LayerCost cost_of(const std::array<Numbers, kSizes>& measured, std::int64_t rows) {
   LayerCost cost;
   for (std::size_t i = 0; i < kParts.size(); ++i) {
@@ -246,7 +246,6 @@ LayerCost cost_of(const std::array<Numbers, kSizes>& measured, std::int64_t rows
   return cost;
 }
 
-// Sets a layer's values from its shape function, without running it.
 void set_by_shapes(const LayerSpec& layer, ValueTable& values) {
   std::array<std::vector<TensorMeta>, kSizes> written;
   for (std::size_t size = 0; size < kSizes; ++size) {

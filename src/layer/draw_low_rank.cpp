@@ -16,7 +16,7 @@ void draw_low_rank(const std::string& name, at::Tensor& value, std::uint64_t see
   }
   const KeyedRandomScope scope(seed, 0, name, 0);
   const double bound = 1.0 / std::sqrt(static_cast<double>(value.size(1)));
-  // Draws on the host in float32, so that all devices and dtypes start from the same numbers.
+  // Draw on the CPU in float32, so that all devices and dtypes start from the same numbers.
   value.copy_(at::empty(value.sizes(), at::TensorOptions(at::kFloat)).uniform_(-bound, bound));
 }
 

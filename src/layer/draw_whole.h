@@ -9,8 +9,7 @@
 
 namespace sluice {
 
-// Calls draw(at::Tensor& whole) with the whole parameter and copies this rank's slices to `value`,
-// so that `draw` need not handle slices.
+// Calls draw(at::Tensor& whole) with the whole parameter and copies this rank's slices to `value`.
 template <typename Draw>
 void draw_whole(const ParameterInfo& parameter, at::Tensor& value, Draw draw) {
   if (parameter.is_whole()) {

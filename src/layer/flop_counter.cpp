@@ -12,7 +12,7 @@ namespace {
 struct Product {
   std::string_view name;
   std::size_t left, right;
-  bool transposed;  // the right matrix is [columns, inner]
+  bool transposed;  // whether the right matrix is [columns, inner]
 };
 constexpr Product kCounted[] = {
     {"aten::mm", 0, 1, false},    {"aten::addmm", 1, 2, false},   {"aten::bmm", 0, 1, false},
@@ -112,7 +112,7 @@ void FlopCounter::add_attention(const at::Tensor& q, const at::Tensor& k, const 
   if (k.requires_grad()) counts_.input += scores;
   if (v.requires_grad()) counts_.input += sums;
   if (q.requires_grad() || k.requires_grad())
-    counts_.input += sums;  // gradient of the probabilities
+    counts_.input += sums;  // attention's gradient of the probabilities
 }
 
 bool FlopCounter::is_weight(const at::Tensor& operand) const {

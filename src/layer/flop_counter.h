@@ -1,9 +1,10 @@
 // Counts the floating-point operations of matrix products on this thread.
 //
-// A multiply-add counts as two operations, and attention counts all pairs of tokens, masked or not.
+// A multiply-add counts as two operations. Attention counts all pairs of tokens, even masked ones.
 // Operators inside a counted operator do not count. A backward counts one product per operand that
-// needs a gradient, as a weight gradient if the operand is a parameter or its view. In attention,
-// the gradient of the probabilities counts as much again. Only one counter may be active.
+// needs a gradient: as weight gradient if the operand is a parameter or its view, otherwise as
+// input gradient. Attention counts one more, for the gradient of the probabilities. Only one
+// counter may be active.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -38,7 +39,8 @@ class FlopCounter {
   void add_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
   bool is_weight(const at::Tensor& operand) const;
 
-  std::map<const torch::autograd::Node*, std::int64_t> weights_;  // AccumulateGrad node -> elements
+  // AccumulateGrad node of a weight -> number of elements
+  std::map<const torch::autograd::Node*, std::int64_t> weights_;
   std::vector<NodePtr> accumulators_;
   int depth_ = 0;
   Counts counts_;

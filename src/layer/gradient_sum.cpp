@@ -13,10 +13,10 @@ namespace {
 
 using detail::ShardRange;
 
-// No shard is selected. sum_ is then the sum of a finished subtree.
+// No shard is selected, and sum_ is the sum of a finished subtree.
 constexpr int kNone = -1;
 
-// True if nothing else refers to the memory. For a view this includes its base.
+// True if no other tensor uses the gradient's memory, except the base of a view.
 bool is_alone(const at::Tensor& gradient) {
   if (gradient.use_count() != 1) return false;
   if (!gradient.is_view()) return gradient.storage().use_count() == 1;
@@ -29,7 +29,7 @@ bool can_take_over(const at::Tensor& gradient, at::ScalarType dtype) {
              static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
 }
 
-// The subtree that has the proper subtree `part` as a half.
+// Returns the subtree of shards that has `part` as one of its two halves.
 ShardRange parent_of(ShardRange part, int num_shards) {
   ShardRange tree{0, num_shards};
   while (true) {
@@ -115,7 +115,7 @@ void ShardedSum::recycle(at::Tensor& sum) {
   if (!sum.defined()) return;
   at::Tensor memory = std::move(sum);
   sum.reset();
-  // Uses of a tied parameter share the sum, and only its last owner recycles the memory.
+  // Uses of a tied parameter share the sum. Only the last owner recycles the memory.
   if (!is_alone(memory)) return;
   if (memory_.size() < num_sums_) {
     memory_.push_back(std::move(memory));

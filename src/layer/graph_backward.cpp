@@ -82,7 +82,7 @@ class GraphBackward final : public ChunkBackward {
     splits_ = !deferred_.empty() || done.early_weights.empty();
     for (auto& [node, gradient] : done.early_weights) {
       GradientSum* sum = hooks_.sum_of(node.get());
-      if (!sum) continue;  // a user's leaf that is not a parameter
+      if (!sum) continue;  // a leaf that is not a parameter
       if (hold_weights) {
         held_.emplace_back(sum, std::move(gradient));
       } else {
@@ -126,10 +126,12 @@ class GraphBackward final : public ChunkBackward {
   ParameterHooks& hooks_;
   std::shared_ptr<Recomputation> recomputed_;  // null: no layer is recomputed
   GraphInput input_;
-  std::vector<NodePtr> inner_boundary_;  // outputs of the first layer, if no input needs a gradient
+  // first layer's outputs, if no stage input needs a gradient
+  std::vector<NodePtr> inner_boundary_;
   edge_list roots_;
   DeferredWeights deferred_;
-  std::vector<std::pair<GradientSum*, at::Tensor>> held_;  // early weight gradients, added during W
+  // early weight gradients
+  std::vector<std::pair<GradientSum*, at::Tensor>> held_;
   bool splits_ = true;
 };
 

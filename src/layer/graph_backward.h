@@ -1,4 +1,4 @@
-// The default backward of a stage. It keeps graph edges of the outputs, but not the outputs.
+// A stage's default backward. It keeps the outputs' graph edges, but not the output tensors.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Immediately hooks the parameters to their sums. place: the stage, for messages. Forwards throw
-// Error(kUsage) if a parameter was moved, converted or unfrozen later.
+// Immediately hooks the parameters, so that gradients are added to `sums`. place: the stage, for
+// errors. Forwards throw Error(kUsage) if a parameter was moved, converted or unfrozen later.
 ChunkBackwardMaker graph_backward(const Chunk& chunk, const GradientSums& sums, std::string place);
 
 }  // namespace sluice

@@ -19,7 +19,7 @@ struct InputNode final : Node {
     received = std::move(gradients);
     return {};
   }
-  variable_list received;  // by slot, after backward
+  variable_list received;  // gradient of each slot, set by a backward
 };
 
 }  // namespace
@@ -31,7 +31,7 @@ void GraphInput::begin_at(const at::Tensor& input) {
     slots_.push_back(-1);
     return;
   }
-  input.set_requires_grad(false);  // no longer a leaf from here
+  input.set_requires_grad(false);  // the node replaces the leaf
   torch::autograd::impl::set_gradient_edge(input, Edge(node_, node_->add_input_metadata(input)));
   slots_.push_back(num_slots_++);
 }

@@ -1,5 +1,6 @@
-// The start of a graph, where its inputs' gradients arrive. Unlike leaves it holds no tensors, so
-// inputs that no operator saved are freed after the forward.
+// The autograd node at the start of a stage's graph, where the gradients of the stage's inputs
+// arrive. Unlike leaves, the node holds no tensors. Inputs that no operator saved are therefore
+// freed after the forward.
 #pragma once
 
 #include <vector>
@@ -12,21 +13,21 @@ class GraphInput {
  public:
   GraphInput();
 
-  // Adds the next input. An input that requires grad must be a leaf and becomes a result of this
+  // Adds a stage input. An input that requires grad must be a leaf and becomes a result of this
   // node.
   void begin_at(const at::Tensor& input);
   int num_slots() const { return num_slots_; }
   torch::autograd::edge_list edges() const;
 
-  // Sorts the gradients of the slots by input. Undefined for inputs without gradient.
+  // Sorts the gradients of this node's slots by input. Undefined for an input without gradient.
   std::vector<at::Tensor> by_input(torch::autograd::variable_list slots) const;
-  // Returns the gradients by input after a backward that ran to this node.
+  // Returns one gradient per input after a backward that reached this node.
   std::vector<at::Tensor> take_received();
 
  private:
   NodePtr node_;
   int num_slots_ = 0;
-  std::vector<int> slots_;  // by input; -1: needs no gradient
+  std::vector<int> slots_;  // slot of each input; -1: needs no gradient
 };
 
 }  // namespace sluice

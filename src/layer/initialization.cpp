@@ -51,8 +51,8 @@ class TiedValues {
   std::vector<std::pair<at::Tensor, at::Tensor>> values_;
 };
 
-// Calls draw() with whole parameters in the module, then cuts out this rank's slices. The numbers
-// thus do not depend on slices.
+// Calls draw() with whole parameters in the module, then cuts out this rank's slices, so that
+// values do not depend on slices.
 template <typename Draw>
 void draw_module(const std::vector<const ParameterInfo*>& own, Draw draw, std::size_t next = 0) {
   while (next < own.size() && own[next]->is_whole()) ++next;
@@ -70,7 +70,7 @@ void draw_module(const std::vector<const ParameterInfo*>& own, Draw draw, std::s
   });
 }
 
-// Rejects a module whose parts run separately in a stage, because it must be drawn in one call.
+// Rejects a module whose submodules run as separate layers, because one call must draw the module.
 [[noreturn]] void refuse_pieces(const std::string& module) {
   throw Error(ErrorKind::kUsage,
               {.what = "parameters of '" + module + "' itself are in parts that run separately",
@@ -111,8 +111,9 @@ void initialize_chunks(const Initialization& user, const std::vector<Chunk*>& ch
                                     .where = "Model::initialization",
                                     .remedy = "set one of the two"});
   }
-  // Draw defaults first, so that a parameter skipped by the user's function keeps no numbers from
-  // its factory. Draw all chunks first, because tied parameters share storage with earlier chunks.
+  // Draw defaults first, because parameters that the user's function skips must not keep their
+  // factory's values. Draw them for all chunks first, because tied parameters share storage with
+  // earlier chunks.
   for (Chunk* chunk : chunks) initialize_parameters(*chunk, seed);
   const at::NoGradGuard no_grad;
   for (Chunk* chunk : chunks) {

@@ -1,6 +1,6 @@
-// The dispatch key for our kernels above autograd and autocast. Other operators skip it at no cost.
-// It is TESTING_ONLY_GenericMode of torch's C++ tests, because torch uses all other keys that
-// threads can include.
+// The dispatch key of our kernels, which run before autograd and autocast. We use
+// TESTING_ONLY_GenericMode of torch's C++ tests, because torch uses all other keys that threads can
+// include.
 #pragma once
 
 #include <c10/core/DispatchKeySet.h>

@@ -1,9 +1,9 @@
-// Normal numbers by element index: random words by counter (philox.h), then Box-Muller in double.
+// Normal random numbers by element index: random words by counter (philox.h), then Box-Muller in
+// double.
 //
-// Counter b gives the elements 4b .. 4b+3. Logarithm, sine and cosine are our own polynomials over
-// +, -, *, / and sqrt, which IEEE 754 rounds exactly. C library functions would make the bits
-// depend on version and processor. So would fused multiply-add, which this file is compiled without
-// (src/CMakeLists.txt).
+// Counter b gives elements 4b to 4b+3. Logarithm, sine and cosine are our own polynomials over +,
+// -, *, / and sqrt, which IEEE 754 rounds exactly. With C library functions or fused multiply-add
+// (off, see src/CMakeLists.txt), bits would depend on version and processor.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -40,7 +40,7 @@ Key make_key(std::uint64_t seed, std::string_view name) {
           static_cast<std::uint32_t>(stream >> 32)};
 }
 
-// words[w][b] is word w of counter first + b.
+// Random words: words[w][b] is word w of counter first + b.
 using Words = std::array<std::array<std::uint32_t, kTile / 4>, 4>;
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
@@ -62,14 +62,14 @@ void philox_tile(const Key& key, std::uint64_t first, Words& words) {
   }
 }
 
-// ln(u) for u = (word + 1/2) / 2^32. With u = m 2^e and m in [sqrt(1/2), sqrt(2)), ln m = 2
+// Returns ln(u) for u = (word + 1/2) / 2^32. With u = m 2^e and m in [sqrt(1/2), sqrt(2)), ln m = 2
 // atanh((m - 1) / (m + 1)). The argument is below 0.1716, so the tenth term is below 1e-16.
 inline double log_of_uniform(std::uint32_t word) {
   const double u = (static_cast<double>(word) + 0.5) * 0x1p-32;
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(u);
   constexpr std::uint64_t kSqrtHalf = 0x3fe6a09e667f3bcdULL;
   const std::uint64_t shifted = bits - kSqrtHalf + 0x3ff0000000000000ULL;
-  // The exponent as a double. AVX2 cannot convert 64-bit integers.
+  // Compute the exponent as a double, because AVX2 cannot convert 64-bit integers.
   const double e =
       std::bit_cast<double>((shifted >> 52) | 0x4330000000000000ULL) - (0x1p52 + 1023.0);
   const double m = std::bit_cast<double>((shifted & 0x000fffffffffffffULL) + kSqrtHalf);
@@ -79,7 +79,7 @@ inline double log_of_uniform(std::uint32_t word) {
   return e * 0.693147180559945309417 + 2.0 * s * series;
 }
 
-// Taylor series on [-pi/4, pi/4]; the first omitted term is below 1e-15.
+// Taylor series for x in [-pi/4, pi/4]. The first omitted term is below 1e-15.
 inline double sine(double x) {
   const double z = x * x;
   double series = 1.0;
@@ -99,8 +99,8 @@ inline double cosine(double x) {
   return series;
 }
 
-// Box-Muller. Two bits of the angle select the quadrant, thirty the position from its middle. A
-// uniform angle may be rotated by a constant.
+// Box-Muller transform. Two bits of the angle select the quadrant, thirty the position from its
+// middle. A uniform angle may be rotated by a constant.
 inline void normal_pair(std::uint32_t radius_word, std::uint32_t angle_word, double& first,
                         double& second) {
   const double radius = std::sqrt(-2.0 * log_of_uniform(radius_word));
@@ -126,7 +126,7 @@ void normal_tile(const Words& words, double mean, double std, double* tile) {
   }
 }
 
-// out[i] = element first + i.
+// Sets out[i] to element first + i.
 template <typename T>
 void draw(T* out, std::int64_t first, std::int64_t count, const Key& key, double mean, double std) {
   const std::int64_t first_tile = first / kTile, end_tile = (first + count + kTile - 1) / kTile;

@@ -27,7 +27,7 @@
 namespace sluice {
 namespace {
 
-// Fills the Mersenne twister's whole state; its own seeding uses only 32 bits.
+// Fills the Mersenne twister's whole state. Its own seeding uses only 32 bits.
 at::Generator make_cpu_generator(std::uint64_t key) {
   at::Generator generator = at::detail::createCPUGenerator(key);
   at::mt19937_data_pod data = at::mt19937(key).data();
@@ -85,7 +85,7 @@ void fill_in_generator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
-// Without dropout, attention draws nothing.
+// True for attention without dropout.
 bool draws_nothing(const c10::OperatorHandle& op, torch::jit::Stack::const_iterator values) {
   for (const c10::Argument& argument : op.schema().arguments()) {
     if (argument.name() == "dropout_p" && values->isDouble() && values->toDouble() == 0.0)
@@ -103,7 +103,7 @@ void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet k
     op.redispatchBoxed(keys & kBelowInterception, stack);
     return;
   }
-  // Ranks that are threads may share a device and its default generator.
+  // Ranks that are threads may share the device's default generator.
   static std::mutex one_at_a_time;
   const std::lock_guard<std::mutex> lock(one_at_a_time);
   const c10::impl::ExcludeDispatchKeyGuard inner_calls_too(kInterceptionKey);
@@ -113,7 +113,8 @@ void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet k
 }
 
 // True for a random operator without generator argument that the accelerator itself implements.
-// Composite operators call others that are intercepted. CUDA kernels may be loaded later.
+// Composite operators call others, which are intercepted. CUDA kernels may be loaded later, so we
+// do not look for them.
 bool uses_default_generator(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::nondeterministic_seeded) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
@@ -121,7 +122,6 @@ bool uses_default_generator(const c10::OperatorHandle& op) {
 }
 
 void intercept_operators() {
-  // Never freed, because other threads may be inside an operator while the process ends.
   static auto* const library =
       new torch::Library(torch::Library::IMPL, "aten", kInterceptionKey, __FILE__, __LINE__);
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
@@ -225,8 +225,8 @@ std::optional<at::Generator> keyed_generator() {
 
 }  // namespace sluice
 
-// Operators without a kernel under the interception key fall through. Registered at load time,
-// because this touches every operator. A few kernels are added at first use.
+// Operators without our kernels skip the key. Registered at load time, because this touches every
+// operator.
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }

@@ -1,4 +1,4 @@
-// Keyed random streams, and the stream from which a thread draws. A stream belongs to one thread.
+// Random streams that depend only on a key. A thread draws from its innermost scope's stream.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// The random numbers of one key. Makes a generator per device at its first draw.
+// The random numbers of one key, for one thread. Makes a device's generator at the first draw.
 class KeyedStream {
  public:
   KeyedStream(std::uint64_t seed, std::int64_t step, std::string_view layer,
@@ -21,11 +21,9 @@ class KeyedStream {
   const at::Generator& generator(c10::Device device);
   // Returns the stream of another name for the same seed, step and microbatch, at its start.
   KeyedStream of(std::uint64_t hashed_name) const;
-  // Returns a new number for a draw that is divided into slices. of_slice() returns a slice's
-  // stream.
+  // Returns the number of the next draw that is divided into slices, for of_slice().
   std::int64_t next_divided() { return num_divided_++; }
   KeyedStream of_slice(std::int64_t draw, std::int64_t slice) const;
-  // Returns an independent stream that continues from here.
   KeyedStream copy() const;
 
  private:
@@ -38,7 +36,7 @@ class KeyedStream {
   std::vector<std::pair<c10::Device, at::Generator>> generators_;
 };
 
-// While it lives, this thread draws from `stream`, whose position advances.
+// This thread draws from `stream`, which advances, while the scope exists.
 class KeyedStreamScope {
  public:
   explicit KeyedStreamScope(KeyedStream& stream);
@@ -51,8 +49,9 @@ class KeyedStreamScope {
   c10::impl::IncludeDispatchKeyGuard include_;
 };
 
-// While it lives, this thread draws from another name's stream, with the seed, step and microbatch
-// of the enclosing scope, whose stream does not advance. No effect outside a scope.
+// This thread draws from another name's stream while the scope exists, with seed, step and
+// microbatch of the enclosing scope. That scope's stream does not advance. No effect outside a
+// scope.
 class NamedStreamScope {
  public:
   explicit NamedStreamScope(std::uint64_t hashed_name);
@@ -64,8 +63,8 @@ class NamedStreamScope {
   std::optional<KeyedStreamScope> scope_;
 };
 
-// A draw divided among ranks. Each slice has its own stream, so numbers do not depend on the ranks.
-// The scope's stream does not advance. No effect outside a scope.
+// A random draw divided among ranks. Each slice has its own stream, so values do not depend on the
+// number of ranks. No effect outside a scope.
 class DividedDraw {
  public:
   DividedDraw();
@@ -82,7 +81,7 @@ class DividedDraw {
   std::int64_t number_ = 0;
 };
 
-// The CPU generator of this thread's innermost scope; nullopt outside a scope.
+// Returns the CPU generator of this thread's innermost scope, or nullopt outside a scope.
 std::optional<at::Generator> keyed_generator();
 
 }  // namespace sluice

@@ -44,7 +44,7 @@ struct MemoryLedger::Table {
   }
 };
 
-// LibTorch calls this on the thread that allocates or frees.
+// LibTorch calls the listener on the thread that allocates or frees.
 class MemoryLedger::Listener : public c10::MemoryReportingInfoBase {
  public:
   Listener(Table& table, int rank) : table_(table), rank_(rank) {}

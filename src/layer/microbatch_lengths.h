@@ -1,5 +1,5 @@
-// The lengths of the microbatch that a thread computes, which decide whether sequence parallelism
-// divides its rows.
+// The lengths of the microbatch that a thread computes. Sequence parallelism uses them to decide
+// whether a tensor has divided rows.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace sluice::detail {
 
-// Indexed by dimension. Taken from the first input that has the dimension.
+// One length per dimension, from the first input that has this dimension.
 using MicrobatchLengths = std::vector<std::int64_t>;
 MicrobatchLengths lengths_of(const Values& batch);
 
-// While it lives, this thread computes a microbatch of these lengths (nullptr: unknown), which must
-// outlive it.
+// This thread computes a microbatch of these lengths (null: unknown) while the scope exists.
+// `lengths` must outlive the scope.
 class MicrobatchScope {
  public:
   explicit MicrobatchScope(const MicrobatchLengths* lengths);

@@ -23,7 +23,7 @@ using torch::nn::Module;
   throw Error(ErrorKind::kUsage, {.what = what, .where = "from_module", .remedy = remedy});
 }
 
-// True for a container without its own forward. A forward could do more than call the elements.
+// True for a container without its own forward, which could do more than call the elements.
 bool is_list(const Module& module) {
   return module.as<torch::nn::ModuleListImpl>() || module.as<torch::nn::ModuleDictImpl>() ||
          typeid(module) == typeid(torch::nn::SequentialImpl);
@@ -39,7 +39,8 @@ struct FoundPart {
   std::string class_name = {};
 };
 
-// Finds parts. Opens lists and modules that contain the block class, and keeps others whole.
+// Finds the parts of a module that become layers. Descends into lists and modules that contain the
+// block class, and keeps others whole.
 class PartFinder {
  public:
   PartFinder(const Module& root, std::string block_class) : block_class_(std::move(block_class)) {
@@ -195,7 +196,7 @@ std::vector<bool> choose_blocks(const ModuleTree& tree, const std::vector<FoundP
   return blocks;
 }
 
-// The first part is an embedding if before the blocks. The last part is a head if after them, and
+// Before the blocks, the first part is an embedding. After the blocks, the last part is a head and
 // the part before it a norm.
 LayerRole role_of(std::size_t i, const std::vector<bool>& blocks) {
   if (blocks[i]) return LayerRole::kBlock;

@@ -31,7 +31,6 @@ void ask(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::St
 }
 
 void register_kernels() {
-  // Never freed, because other threads may be inside an operator while the process ends.
   static auto* const library =
       new torch::Library(torch::Library::IMPL, "aten", kInterceptionKey, __FILE__, __LINE__);
   const auto intercept = [](const char* name) {

@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Returns the index of a parameter's layer, or -1. Of several layers whose prefix or name starts
-// the full name, the longest wins. An empty prefix never matches.
+// Returns the index of the layer that has a parameter, or -1. If prefixes or names of several
+// layers start the full name, the longest wins. An empty prefix never matches.
 inline int owner_of(const std::string& parameter, const std::vector<LayerSpec>& layers) {
   int owner = -1;
   std::size_t longest = 0;

@@ -11,8 +11,8 @@
 namespace sluice {
 namespace {
 
-// Adds the gradient to the sum and leaves nothing for AccumulateGrad. The stage's pointer is weak
-// because nodes cannot remove hooks and may outlive the stage.
+// Adds the gradient to the sum and leaves nothing for AccumulateGrad. The pointer to the stage is
+// weak, because autograd nodes cannot remove hooks and may outlive the stage.
 struct TakeGradient final : torch::autograd::FunctionPreHook {
   TakeGradient(std::weak_ptr<const bool> of_stage, GradientSum* of_parameter)
       : running(std::move(of_stage)), sum(of_parameter) {}

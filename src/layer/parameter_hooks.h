@@ -1,8 +1,8 @@
 // Adds the gradients of a stage's parameters to their sums as autograd produces them, instead of
 // writing `.grad`.
 //
-// Backwards of other pipelines with the same modules are unaffected. The hooks are removed
-// with this object. On CUDA, autograd's thread calls them while the rank's thread waits.
+// Backwards of other pipelines with the same modules are unaffected. The destructor removes the
+// hooks. On CUDA, autograd's thread runs the hooks while the rank's thread waits.
 #pragma once
 
 #include <memory>
@@ -21,10 +21,10 @@ class ParameterHooks final : public WeightSums {
   ParameterHooks(const std::vector<ParameterInfo>& parameters, const GradientSums& sums,
                  std::string place);
 
-  // Throws Error(kUsage) if a parameter was moved, converted or unfrozen, because the sum would
-  // miss its gradients.
+  // Throws Error(kUsage) if a parameter was moved, converted or unfrozen, because its sum would
+  // miss gradients.
   void check(const std::vector<ParameterInfo>& parameters) const;
-  // Null if the leaf is not a parameter.
+  // Returns the sum for this AccumulateGrad node, or null if the leaf is not a parameter.
   GradientSum* sum_of(const torch::autograd::Node* node) const;
   SumTarget target(const torch::autograd::Node* leaf) override;
 
@@ -42,7 +42,9 @@ class ParameterHooks final : public WeightSums {
  private:
   std::string place_;
   std::vector<NodePtr>
-      nodes_;  // by parameter, null if frozen; parameters do not keep their nodes alive
+      // One AccumulateGrad node per parameter, null if frozen. Parameters do not keep their nodes
+      // alive.
+      nodes_;
   std::unordered_map<const torch::autograd::Node*, GradientSum*> sums_;
   const std::shared_ptr<bool> running_ = std::make_shared<bool>(false);
 };

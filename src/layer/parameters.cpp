@@ -36,8 +36,8 @@ std::string name_in_layer(const LayerSpec& layer, const ParameterInfo& parameter
   return prefix == 0 ? parameter.name : parameter.name.substr(prefix + 1);
 }
 
-// Leaves a parameter without default unchanged. Unfilled memory causes an error before the first
-// step (unfilled.h).
+// Leaves parameters without a default unfilled, which is an error before the first step
+// (unfilled.h).
 void initialize_by_default(const ParameterInfo& parameter, const std::string& name,
                            const std::string& key, at::Tensor& value, std::uint64_t seed) {
   if (has_default_normal(value)) {
@@ -65,7 +65,7 @@ void require_own_tensors(const std::vector<Chunk*>& chunks) {
   }
 }
 
-// Makes the pieces of a module share its buffers.
+// If parts of a module run as separate layers, makes them share the module's buffers.
 void share_buffers(Chunk& chunk) {
   std::map<std::string, at::Tensor> first;
   for (std::size_t i = 0; i < chunk.layers().size(); ++i) {
@@ -115,7 +115,7 @@ void share_tied_storage(const std::vector<Chunk*>& chunks) {
              .where = "LayerSpec::ties",
              .remedy = "tie only parameters of one shape, slice and dtype"});
       }
-      // Keep the variable, so that the module sees the shared storage and each use has its own
+      // Keep the variable, so that the module sees the shared storage and each use has a separate
       // gradient accumulator.
       parameter.tensor.set_data(source.tensor.detach());
     }

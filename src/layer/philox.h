@@ -1,5 +1,5 @@
-// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC
-// 2011): four random words from a 128-bit counter and a 64-bit key.
+// The Philox4x32-10 generator (Salmon et al., SC 2011): four random words from a 128-bit counter
+// and a 64-bit key.
 #pragma once
 
 #include <array>

@@ -34,7 +34,7 @@ std::optional<detail::MicrobatchLengths> lengths_here() {
 
 bool wants_gradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
-// While it lives, updates to the module's buffers go to copies, which are then discarded.
+// While this exists, the module's forward updates copies of its buffers, then discarded.
 class BufferUpdatesDiscarded {
  public:
   explicit BufferUpdatesDiscarded(const torch::nn::Module& module) {
@@ -56,9 +56,8 @@ class BufferUpdatesDiscarded {
 
 }  // namespace
 
-// The results of this node are the layer's outputs, then the values that the layer reads and passes
-// on. Its edges lead to those values, then to the weights. Weight gradients go to their sums or
-// wait for W.
+// The autograd node of a recomputed layer. Its results are the layer's outputs, then the values
+// that the layer reads, for later readers. Its edges lead to these values, then to the weights.
 class RecomputedLayer final : public Node {
  public:
   RecomputedLayer(std::shared_ptr<Recomputation> owner, std::size_t layer, const MicrobatchKey& key)
@@ -70,7 +69,7 @@ class RecomputedLayer final : public Node {
 
   std::string name() const override { return "RecomputedLayer"; }
 
-  // Saves a value only once if it is read twice.
+  // Saves the layer's inputs, each only once.
   void read(const Tensors& values) {
     edge_list edges;
     for (std::size_t k = 0; k < values.size(); ++k) {
@@ -99,7 +98,7 @@ class RecomputedLayer final : public Node {
     return values;
   }
 
-  // Returns the tensor as a result of this node, for later readers.
+  // Returns the tensor as a result of this node.
   at::Tensor handed_on(const at::Tensor& tensor) {
     at::Tensor result = same_storage(tensor);
     torch::autograd::impl::set_gradient_edge(result, Edge(getptr(), add_input_metadata(result)));
@@ -137,7 +136,7 @@ class RecomputedLayer final : public Node {
 
   variable_list apply(variable_list&& gradients) override {
     variable_list result(num_outputs());
-    if (has_run_) {  // this call is W
+    if (has_run_) {  // this call is the weight-gradient pass
       std::move(deferred_).run();
       for (auto& [sum, gradient] : std::exchange(held_, {})) sum->add(gradient);
       return result;
@@ -175,7 +174,7 @@ class RecomputedLayer final : public Node {
 
  private:
   struct Saved {
-    at::Tensor value;  // undefined if absent or read before
+    at::Tensor value;  // undefined if absent or a repeated read
     std::int64_t version = 0;
     bool is_differentiable = false;
   };
@@ -216,7 +215,8 @@ class RecomputedLayer final : public Node {
       roots.first.push_back(edge);
       roots.second.push_back(std::move(gradient));
     };
-    // Start with later readers, because their backwards run before this layer's.
+    // Start with values that later layers read too, because the backwards of later layers come
+    // first.
     const auto first_through = gradients.end() - static_cast<std::ptrdiff_t>(handed_through.size());
     for (std::size_t k = 0; k < handed_through.size(); ++k)
       add(handed_through[k], *(first_through + static_cast<std::ptrdiff_t>(k)));
@@ -230,8 +230,8 @@ class RecomputedLayer final : public Node {
     return roots;
   }
 
-  // Runs the whole backward during I. The node returns the weight gradients, which the caller holds
-  // back until W.
+  // Computes all gradients in the input-gradient pass. The node's caller adds the returned weight
+  // gradients in the weight-gradient pass.
   Tensors backward_returning_weight_gradients(const GraphInput& input, const edge_list& roots,
                                               const variable_list& gradients,
                                               variable_list& result) {
@@ -266,17 +266,17 @@ class RecomputedLayer final : public Node {
   const std::shared_ptr<Recomputation> owner_;
   const std::size_t layer_;
   const MicrobatchKey key_;
-  // Saved because on CUDA the second forward runs on autograd's device thread.
+  // Saved because on CUDA the second forward runs on autograd's thread.
   const std::optional<detail::MicrobatchLengths> lengths_;
   const std::shared_ptr<const KeyedStream> random_numbers_;
   const c10::impl::LocalDispatchKeySet dispatch_keys_ = c10::impl::tls_local_dispatch_key_set();
   std::vector<Saved> saved_;
-  std::vector<std::size_t> reads_;  // by read: index of the first read of this value
+  std::vector<std::size_t> reads_;  // index of the first read of the same value
   std::size_t num_reads_ = 0;
   std::vector<bool> writes_;
   bool has_run_ = false;
   DeferredWeights deferred_;
-  std::vector<std::pair<GradientSum*, at::Tensor>> held_;  // early weight gradients, added during W
+  std::vector<std::pair<GradientSum*, at::Tensor>> held_;  // early weight gradients
 };
 
 Chunk::LayerCall Recomputation::call(const MicrobatchKey& key) {
@@ -298,7 +298,7 @@ Tensors Recomputation::run_without_graph(std::size_t layer, const MicrobatchKey&
   Tensors written;
   {
     const at::NoGradGuard no_graph;
-    // This forward has no graph, so its casted weights must not be cached for forwards with one.
+    // Do not cache casted weights: these have no graph, and later forwards need one.
     const AutocastScope no_cache(std::nullopt);
     written = chunk_.run_layer(layer, recomputed.values(), key.seed, key.step, key.microbatch);
   }

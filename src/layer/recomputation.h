@@ -1,11 +1,13 @@
-// Recomputes layers in the backward, so that they keep only their inputs.
+// Recomputes layers in the backward (activation checkpointing), so that they keep only their
+// inputs.
 //
-// A recomputed layer is one node of the graph. Its forward runs without a graph. Its backward
-// repeats the forward with the same random numbers, then runs that graph's backward. During I it
-// leaves the weight gradients to W (split_backward.h). Values that the layer reads pass through the
-// node to later readers, so gradients are summed in the same order as without recomputation.
+// A recomputed layer is one autograd node. Its forward runs without a graph. Its backward repeats
+// the forward with the same random numbers, then runs that graph's backward. An input-gradient pass
+// leaves the weight gradients to a later pass (split_backward.h). Values that the layer reads also
+// pass through the node to later readers, so gradients are summed in the same order as without
+// recomputation.
 //
-// Buffers such as running statistics keep the values of the first forward. Other state of a module
+// Buffers such as running statistics keep the first forward's values. Other state of a module
 // changes twice.
 #pragma once
 
@@ -19,13 +21,14 @@ namespace sluice {
 
 class Recomputation : public std::enable_shared_from_this<Recomputation> {
  public:
-  // The arguments must outlive this object and its graphs.
+  // Both arguments must outlive this object and its graphs.
   Recomputation(Chunk& chunk, ParameterHooks& hooks) : chunk_(chunk), hooks_(hooks) {}
 
-  // Runs layers with LayerSpec::recompute without a graph, and others as usual. Throws
-  // Error(kUsage), immediately or in the backward, if a layer modifies its inputs.
+  // Returns a function that runs layers with LayerSpec::recompute without a graph, others as usual.
+  // If a layer modifies its inputs, forward or backward throws Error(kUsage).
   Chunk::LayerCall call(const MicrobatchKey& key);
-  // on: add early weight gradients from I only during W.
+  // If `on`, early weight gradients from the input-gradient pass are added only in the
+  // weight-gradient pass.
   void defer_early_weights(bool on) { holds_early_weights_ = on; }
 
  private:

@@ -1,4 +1,3 @@
-// Makes a model from the children of a module, which run one after the other.
 #include <torch/nn/modules/container/sequential.h>
 
 #include <functional>
@@ -13,7 +12,7 @@ namespace {
 
 constexpr const char* kBetween = "hidden";
 
-// Parameters shared with an earlier child: {name inside the child, full name of the first use}.
+// Parameters shared with an earlier child: {name inside this child, full name of the first use}.
 using Ties = std::vector<std::pair<std::string, std::string>>;
 using FirstUses = std::map<const void*, std::string>;
 
@@ -39,7 +38,7 @@ struct Child {
   std::function<at::Tensor(const at::Tensor&)> call;
 };
 
-// Freezes the clone's parameters like the originals, because clone() makes trainable ones.
+// Freezes the clone's parameters like the original's, because clone() makes all trainable.
 void freeze_alike(torch::nn::Module& clone, const torch::nn::Module& original) {
   const auto own = clone.named_parameters();
   for (const auto& item : original.named_parameters())
@@ -51,8 +50,8 @@ void freeze_alike(torch::nn::Module& clone, const torch::nn::Module& original) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
 }
 
-// make_clone(child): clones a child that shares parameters with an earlier child, so that each use
-// of a tied parameter has its own gradient.
+// Makes one layer per child. make_clone(i) clones a child that shares parameters with an earlier
+// child, so that each use of a tied parameter has a separate gradient.
 Model chain(std::vector<Child> children, const std::string& input, const char* where,
             const std::function<Child(std::size_t i)>& make_clone) {
   if (children.empty())
@@ -84,7 +83,7 @@ Model chain(std::vector<Child> children, const std::string& input, const char* w
     layer.forward = [call = child.call](torch::nn::Module&, const std::vector<at::Tensor>& inputs) {
       return std::vector<at::Tensor>{call(inputs.front())};
     };
-    // Keep the weights that the module already has.
+    // Keep the module's present weights.
     layer.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
   }
   model.inputs = {input};

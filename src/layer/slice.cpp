@@ -49,7 +49,7 @@ void for_each_run(const Slice& slice, const std::vector<std::int64_t>& shape,
   std::vector<std::int64_t> strides(shape.size(), 1);
   for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
 
-  // A run spans the whole trailing dimensions and the range of the dimension before them.
+  // A run spans all dimensions from the last partly covered one on.
   std::size_t first = shape.size();
   while (first > 0 && size_of(first - 1) == shape[first - 1]) --first;
   if (first > 0) --first;

@@ -36,7 +36,7 @@ bool is_custom_function(const Node& node) {
   });
 }
 
-// The graph below the roots, children before parents.
+// The autograd graph below the roots, with children before parents.
 class Graph {
  public:
   Graph(const edge_list& roots, std::unordered_set<const Node*> inputs)
@@ -50,7 +50,7 @@ class Graph {
     for (const Edge& root : roots) {
       const std::size_t i = index_.at(root.function.get());
       is_root_[i] = true;
-      early_[i] = is_leaf_[i];  // the weight itself is an output, so its gradient arrives in I
+      early_[i] = is_leaf_[i];  // a weight that is an output gets its gradient in I
     }
     do {
       mark_reach();
@@ -120,7 +120,7 @@ class Graph {
     }
   }
 
-  // Finds weights whose gradient no single frontier node can finish. If it returns true, call
+  // Finds weights whose gradient needs several frontier nodes. If it returns true, call
   // mark_reach() again.
   bool find_early_weights() {
     bool found = false;
@@ -222,8 +222,8 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
   }
   if (wanted.empty()) return result;
 
-  // The engine captures an evaluated node's gradient before the node's tensor hooks. Otherwise it
-  // captures after them, and W must not call the hooks again.
+  // If the engine also evaluates a frontier node, it captures the gradient before the node's tensor
+  // hooks. Otherwise it captures after them, and W must not call the hooks again.
   const auto has_hooks = [](const DeferredWeights::Frontier& frontier) {
     return !frontier.node->tensor_pre_hooks().empty();
   };

@@ -95,7 +95,6 @@ std::int64_t rows_of_offsets(const std::string& name, const Input& input) {
   return tensor.size(0) - 1;
 }
 
-// Divides rows like tensor_split.
 std::vector<std::int64_t> even_parts(std::int64_t rows, int parts) {
   std::vector<std::int64_t> sizes;
   for (int part = 0; part < parts; ++part) sizes.push_back(rows / parts + (part < rows % parts));
@@ -193,7 +192,7 @@ BatchSplit::BatchSplit(const Inputs& inputs, const Model& model)
   }
 }
 
-// If there are ragged inputs, the offsets must match the rows of one of them.
+// Requires that each offsets input matches the row lengths of a ragged input, if there are any.
 void BatchSplit::require_offsets_of_rows() const {
   std::vector<const Input*> ragged;
   for (const Input* input : inputs_) {

@@ -20,16 +20,15 @@ class BatchSplit {
   void require_row_count() const;
   void require_no_gradient() const;
 
-  // Returns the number of microbatches to make, at most `most` and the number of rows, or the
-  // number that the caller gave.
+  // Returns the number of microbatches to make: the number that the caller gave, otherwise at most
+  // `most` and the number of rows.
   int num_microbatches(int most) const;
-  // Precondition: num_microbatches() allows this many.
   std::vector<Values> microbatches(int num_microbatches) const;
 
  private:
   struct Known {
     std::int64_t count = 0;
-    std::string name;  // the input that determines it
+    std::string name;  // the input that determines the count
   };
   void require_offsets_of_rows() const;
   void learn_rows(const std::string& name, std::int64_t rows);

@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Reallocates the storage and loses the contents. No other tensor may have elements in it.
+// Reallocates the storage and loses its contents. No other tensor may have elements there.
 inline void resize_memory(const at::Tensor& tensor, std::size_t bytes) {
   c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
   storage.set_data_ptr_noswap(c10::GetAllocator(tensor.device().type())->allocate(bytes));

@@ -1,6 +1,6 @@
-// The tape sees operators through a dispatch key above autograd. A thread includes the key while it
-// has a tape. torch reserves the key DeferredInit for such uses and has no kernels for it. It lies
-// below interception_key.h's.
+// The tape intercepts operators by a dispatch key above autograd. torch reserves the key
+// DeferredInit for such uses and has no kernels for it. The key lies below that of
+// interception_key.h.
 #include "layer/tape.h"
 
 #include <ATen/ATen.h>
@@ -32,7 +32,7 @@ using torch::jit::Stack;
 constexpr c10::DispatchKey kTapeKey = c10::DispatchKey::DeferredInit;
 constexpr c10::DispatchKeySet kBelowTape(c10::DispatchKeySet::FULL_AFTER, kTapeKey);
 
-// Unused random numbers are drawn in pieces of at least this size; normal_ draws 16 at a time.
+// Unused random numbers are drawn in pieces of this many or more. normal_ draws 16 at a time.
 constexpr std::int64_t kPiece = 1 << 16;
 
 template <typename Visit>
@@ -86,7 +86,7 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() && argument.alias_info()->isWrite();
 }
 
-// True for an operator that calls other operators, which the tape records one by one.
+// True for an operator that calls other operators. The tape records these instead.
 bool is_composite(const c10::OperatorHandle& op) {
   return !op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::Meta);
@@ -105,7 +105,7 @@ void replace_tensor_data(const at::Tensor& variable, const at::Tensor& memory) {
   const c10::InferenceMode normal_tensors(false);
   variable.unsafeGetTensorImpl()->shallow_copy_from(memory.getIntrusivePtr());
   if (!torch::autograd::impl::get_autograd_meta(variable)) return;
-  // Reset the gradient accumulator, which refers to the old device.
+  // Remove the gradient accumulator, which refers to the old device.
   const c10::intrusive_ptr<torch::autograd::Node> none;
   torch::autograd::impl::set_grad_accumulator(variable, c10::weak_intrusive_ptr(none));
 }
@@ -171,7 +171,7 @@ class Tape::Notes {
 
  private:
   // A storage without memory and its replacement. Storages connected by an operator form a family,
-  // which gets numbers as a whole or not at all.
+  // which gets values as a whole or not at all.
   struct Noted {
     c10::Storage without, with;
     std::size_t bytes = 0;
@@ -179,9 +179,9 @@ class Tape::Notes {
   };
   struct Note {
     c10::OperatorHandle op;
-    Stack arguments;  // stand-ins replace tensors without memory
+    Stack arguments;  // with stand-ins for tensors without memory
     std::vector<at::Tensor>
-        results;  // stand-ins of new tensors, in order; undefined for an argument
+        results;  // stand-ins of new tensors, in order; undefined if the result is an argument
     std::size_t place = 0;
     int generator_argument = -1;
     at::Generator generator = {};
@@ -246,8 +246,8 @@ class Tape::Notes {
       if (writes_memory) return false;
     }
     if (generator < 0) return makes && !op.hasTag(at::Tag::nondeterministic_seeded);
-    // A draw can wait only if it fills its single tensor. Otherwise other tensors' values may
-    // decide the amount drawn.
+    // Postpone a draw only if it fills its single tensor. Otherwise other tensors' values may
+    // decide how many numbers it draws.
     std::size_t num_tensors = 0, num_written = 0;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       num_tensors += arguments[i].isTensor() ? 1 : 0;
@@ -256,8 +256,8 @@ class Tape::Notes {
     return num_tensors == 1 && num_written == 1;
   }
 
-  // Records the operator and computes only sizes and types. results: the arguments, replaced by
-  // results. False: it must run now.
+  // Records the operator and computes only sizes and types. Replaces the arguments in `results` by
+  // results. Returns false if the operator must run now.
   bool note(const c10::OperatorHandle& op, const Stack& arguments, int generator, Stack& results) {
     if (!can_wait(op, arguments, generator)) return false;
     Note note = {op, {}, {}};
@@ -321,12 +321,12 @@ class Tape::Notes {
                      : keyed             ? *keyed
                                          : at::detail::getDefaultCPUGenerator();
     note.is_settled = false;
-    // Other code may draw from an unkeyed generator, so draw its numbers now.
+    // Draw from a shared generator now, because other code may use it.
     if (!keyed || note.generator.unsafeGetGeneratorImpl() != keyed->unsafeGetGeneratorImpl())
       settle(note);
   }
 
-  // Advances the shared generator, and keeps a copy of its earlier state to draw from later.
+  // Advances the shared generator. Saves a copy of its earlier state to draw from later.
   static void settle(Note& note) {
     const at::Generator shared = note.generator;
     note.generator = shared.clone();
@@ -375,8 +375,8 @@ class Tape::Notes {
     for (const at::Tensor& result : note.results) of(result);
   }
 
-  // Runs the recorded operators that the selected families need, in order. Frees tensors outside
-  // `alive` after their last use.
+  // Runs the recorded operators of the selected families in order. Frees tensors outside `alive`
+  // after their last use.
   void run(const std::function<bool(std::size_t family)>& needs,
            const std::vector<at::Tensor>& alive) {
     const auto is_due = [&](const Note& note) {
@@ -473,12 +473,12 @@ class TapeKernels {
   static void any(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     if (Tape::Notes::current) {
       Tape::Notes::current->call(op, keys, stack);
-    } else {  // an autograd thread, which inherits its caller's keys but has no tape
+    } else {  // an autograd thread, with its caller's dispatch keys but no tape
       op.redispatchBoxed(keys & kBelowTape, stack);
     }
   }
 
-  // All factories of torch end in this operator.
+  // All of torch's factory functions call this operator in the end.
   static at::Tensor empty(c10::DispatchKeySet keys, c10::SymIntArrayRef sizes,
                           std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                           std::optional<at::Device> device, std::optional<bool> pin_memory,

@@ -17,7 +17,7 @@ namespace {
 struct Mark {
   at::ScalarType type;
   std::int64_t bits;
-  bool one_is_enough;  // false: unfilled only if all elements match
+  bool one_is_enough;  // if false, all elements must match
 };
 
 std::optional<Mark> mark_of(at::ScalarType type) {
@@ -31,7 +31,7 @@ std::optional<Mark> mark_of(at::ScalarType type) {
     case at::kBFloat16:
       return Mark{at::kShort, 0x7fa5, true};
     case at::kBool:
-      return Mark{at::kByte, 0xa5, true};  // neither false nor true
+      return Mark{at::kByte, 0xa5, true};  // neither false (0) nor true (1)
     default:
       break;
   }
@@ -50,7 +50,7 @@ std::optional<Mark> mark_of(at::ScalarType type) {
 }
 
 bool has_memory(const at::Tensor& tensor) {
-  // ZeRO-3 frees a tensor's memory between uses.
+  // Tensors may have no memory, because ZeRO-3 frees it between uses.
   return tensor.defined() && !tensor.is_meta() && tensor.numel() > 0 &&
          tensor.storage().nbytes() > 0;
 }
@@ -87,7 +87,7 @@ bool is_unfilled(const at::Tensor& tensor) {
     return (mark->one_is_enough ? equal.any() : equal.all()).item<bool>();
   };
   if (!bits.is_contiguous()) return holds(bits);
-  // Check in pieces, so that a large parameter needs little extra memory.
+  // Check small ranges, so that a large parameter needs little extra memory.
   constexpr std::int64_t kPiece = std::int64_t{1} << 13;
   const at::Tensor flat = bits.view(-1);
   for (std::int64_t at = 0; at < flat.numel(); at += kPiece) {

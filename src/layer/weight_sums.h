@@ -1,5 +1,5 @@
-// Lets autograd nodes add weight gradients directly to their sums (gradient_sum.h). A node without
-// a sum returns its gradient to the engine as usual.
+// Lets autograd nodes add weight gradients directly to their sums (gradient_sum.h). Without a sum,
+// a node returns the gradient to the engine as usual.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,21 +10,20 @@ struct Node;
 
 namespace sluice {
 
-// A dense sum.
 struct SumTarget {
   at::Tensor sum;
-  bool is_empty = false;  // uninitialized: write the first gradient instead of adding it
+  bool is_empty = false;  // uninitialized: write the first gradient instead of adding
 };
 
 class WeightSums {
  public:
   virtual ~WeightSums() = default;
   // Returns the sum for a weight's AccumulateGrad node. The caller must immediately add exactly one
-  // gradient. Undefined without a sum, or if its dtype differs.
+  // gradient. Undefined if there is no sum or its dtype differs.
   virtual SumTarget target(const torch::autograd::Node* leaf) = 0;
 };
 
-// While it lives, backwards on this thread add to these sums (null: to none).
+// Backwards on this thread add to `sums` (null: none) while the scope exists.
 class WeightSumsScope {
  public:
   explicit WeightSumsScope(WeightSums* sums);

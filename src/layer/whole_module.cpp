@@ -35,7 +35,7 @@ std::string range_of(const Names& parts) {
   return formatted("parts '{}' to '{}'", parts.front(), parts.back());
 }
 
-// True for the placeholder of a dropped element.
+// True for the empty module that replaces a dropped submodule.
 bool is_empty(const Module& module) {
   return typeid(module) == typeid(Module) && module.children().empty() &&
          module.parameters(/*recurse=*/false).empty() && module.buffers(/*recurse=*/false).empty();
@@ -57,7 +57,7 @@ bool has_part(const Module& root, const std::string& part) {
   }
 }
 
-// Calls the factory so that only the kept parts take memory.
+// Calls the user's factory so that only the parts in `kept` take memory.
 class Factory {
  public:
   explicit Factory(WholeModule whole) : whole_(std::move(whole)) {}
@@ -76,14 +76,14 @@ class Factory {
     try {
       return without_memory();
     } catch (const c10::Error& error) {
-      std::shared_ptr<Module> module = call(kept);  // may throw the factory's own error
+      std::shared_ptr<Module> module = call(kept);  // may throw the factory's exception
       if (!needs_memory_.exchange(true)) warn(error.what_without_backtrace());
       return module;
     }
   }
 
-  // A factory may draw for all parts and drop some. The scope gives it the same numbers on every
-  // stage.
+  // The scope gives the factory the same random numbers on every stage, even if it draws for all
+  // parts and drops some.
   std::shared_ptr<Module> call(const Kept& kept) const {
     const KeyedRandomScope scope(0, 0, whole_.class_name, 0);
     std::shared_ptr<Module> module = whole_.make(kept);
@@ -100,7 +100,7 @@ class Factory {
 
   const WholeModule whole_;
   mutable std::atomic<bool> needs_memory_ =
-      false;  // ranks that are threads call make() concurrently
+      false;  // atomic: ranks that are threads call make() concurrently
 };
 
 class Tree {
@@ -277,9 +277,9 @@ Model from_module(WholeModule whole, const ModuleTree& given) {
   Model model;
   for (const LayerSpec& layer : tree->layers()) {
     LayerSpec alone = fuse(tree, {layer}, layer.writes);
-    // The user's initialize function may skip parameters, so keep the factory's numbers.
+    // Keep the factory's values, because the user's initialize function may skip parameters.
     alone.make = [tree, part = layer.name] { return tree->make({part}, Drawn::kNone); };
-    // Keep the weights that the module already has.
+    // Keep the module's present weights.
     if (tree->is_ready())
       alone.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
     model.layers.push_back(std::move(alone));

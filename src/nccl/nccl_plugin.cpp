@@ -1,5 +1,5 @@
-// Fills the table with NCCL's functions. Loaded after LibTorch's CUDA library, which brings
-// libnccl. No other source includes nccl.h.
+// Fills the table with NCCL's functions (nccl_table.h). Loaded after LibTorch's CUDA library, which
+// brings libnccl. No other source includes nccl.h.
 #include <nccl.h>
 
 #include <cstring>
@@ -26,7 +26,7 @@ static_assert(static_cast<int>(ncclInProgress) == sluice::nccl::kInProgress);
 static_assert(sizeof(ncclUniqueId) == sizeof(UniqueId) && NCCL_UNIQUE_ID_BYTES == sizeof(UniqueId));
 static_assert(std::is_pointer_v<ncclComm_t> && std::is_pointer_v<cudaStream_t>);
 static_assert(sizeof(ncclComm_t) == sizeof(Comm) && sizeof(cudaStream_t) == sizeof(Stream));
-// Older versions lack parts of the configuration of non-blocking communicators.
+// Older NCCL versions lack parts of the configuration of non-blocking communicators.
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0), "NCCL 2.18 or newer is needed");
 
 Result result_of(ncclResult_t result) { return static_cast<Result>(result); }

@@ -1,6 +1,5 @@
 // A table of the NCCL functions that sluice calls, with our own declarations, so that code compiles
-// and is tested without NCCL. nccl_plugin.cpp asserts that they match nccl.h. Tests use a recording
-// table (tests/device/recording_nccl.h).
+// and is tested without NCCL. nccl_plugin.cpp asserts that they match nccl.h.
 //
 // Every communicator is non-blocking: a function may return kInProgress, and get_async_error() then
 // returns its outcome. Calls for one communicator must not overlap.
@@ -29,8 +28,8 @@ struct UniqueId {
 };
 
 struct Table {
-  int compiled_version = 0;                       // version of the headers: 22907 is 2.29.7
-  Result (*get_version)(int* version) = nullptr;  // version of the library
+  int compiled_version = 0;                       // version of nccl.h: 22907 is 2.29.7
+  Result (*get_version)(int* version) = nullptr;  // version of libnccl
   Result (*get_unique_id)(UniqueId* id) = nullptr;
   // *comm must not move until this completes, because NCCL's thread may write to it.
   Result (*comm_init_rank)(Comm* comm, int num_ranks, const UniqueId& id, int rank) = nullptr;
@@ -47,7 +46,7 @@ struct Table {
   const char* (*error_text)(Result result) = nullptr;
 };
 
-// The plug-in's only symbol. Its number changes when the table changes.
+// The only symbol that the plug-in exports. Its number changes when Table changes.
 inline constexpr const char* kTableSymbol = "sluice_nccl_table_1";
 using GetTable = const Table* (*)();
 

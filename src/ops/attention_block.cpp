@@ -11,7 +11,7 @@
 namespace sluice::ops {
 namespace {
 
-// Where a row of the projected matrix holds a slice's queries, keys and values.
+// Columns of the projected matrix where a slice's queries, keys and values begin.
 struct Columns {
   std::int64_t width, queries, keys, values;
   std::int64_t of_next_head;
@@ -44,7 +44,7 @@ struct Sizes {
         key_width(key_value_heads * b.head_dim) {}
 };
 
-// Normalizes the first `columns` floats of each row, in groups of norm.width().
+// Applies an RMS norm to groups of norm.width() floats, in the first `columns` floats of each row.
 void head_norm(const NormWeights& norm, std::int64_t rows, std::int64_t columns, ConstRows x,
                Rows y, float* inverses) {
   const std::int64_t width = norm.width(), groups = columns / width;
@@ -164,7 +164,7 @@ class AttentionNode final : public HalfBlockNode {
     turn(d_projected(slice), -1);
   }
 
-  // The gradients of the head norms' inputs overwrite d_projected.
+  // Replaces the gradients in d_projected by the gradients of the query and key norms' inputs.
   void finish_gradients() override {
     if (!b_.query_norm.is_there()) return;
     for (const bool of_keys : {false, true}) {
@@ -200,7 +200,7 @@ class AttentionNode final : public HalfBlockNode {
     return (of_keys ? key_inverses_ : query_inverses_) + slice * rows_ * groups_of(of_keys);
   }
 
-  // A slice's outputs of a projection, and their first column in its rows.
+  // Outputs of a projection for a slice, and their first column in a row.
   struct Outputs {
     LinearPart part;
     std::int64_t column = 0;

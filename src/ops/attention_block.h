@@ -15,24 +15,24 @@
 namespace sluice::ops {
 
 struct AttentionBlock {
-  // Three projections q, k and v, or a single one, whose columns are first all queries, then all
-  // keys, then all values. With interleaved heads (GPT-NeoX), q, k and v of a head are adjacent.
+  // Has three projections q, k and v, or one whose columns are all queries, all keys, then all
+  // values. With interleaved heads (GPT-NeoX), q, k and v of each head are adjacent.
   HalfBlock half;
   bool interleaved_heads = false;
-  // RMS norms applied before the rotary embedding, as wide as one head or all heads.
+  // RMS norms before the rotary embedding, as wide as one head or all heads.
   NormWeights query_norm, key_norm;
 
-  std::int64_t num_heads = 1, num_key_value_heads = 1;  // over all slices
+  std::int64_t num_heads = 1, num_key_value_heads = 1;  // on all ranks
   std::int64_t head_dim = 16;                           // a multiple of 16
   float score_scale = 1;
-  float score_cap = 0;  // arXiv:2408.00118; 0: none
+  float score_cap = 0;  // logit soft-capping (arXiv:2408.00118); 0: none
 };
 
-// L is the length of the whole sequence, even if each rank holds only some of its rows.
+// Positions in a sequence of length L, even if each rank holds only some of its rows.
 struct AttentionPositions {
-  // Float32 [L, R] or [B, 1, L, R]. Undefined: no rotary positions.
+  // Rotary embedding: float32 [L, R] or [B, 1, L, R]. Undefined: none.
   at::Tensor cosines = {}, sines = {};
-  // Int32 [L] or [B, L], the first visible key per query. Undefined: 0.
+  // First visible key per query: int32 [L] or [B, L]. Undefined: 0.
   at::Tensor first_keys = {};
 };
 

@@ -11,7 +11,7 @@
 namespace sluice::ops {
 namespace {
 
-constexpr std::int64_t kRows = 256, kSize = 512;  // typical of a layer
+constexpr std::int64_t kRows = 256, kSize = 512;  // sizes typical of a layer
 constexpr int kRounds = 6;
 
 double seconds_of(const at::Tensor& a, const at::Tensor& b) {

@@ -23,14 +23,15 @@ class Floats {
   float* next_;
 };
 
-// y = scale * (inner W^T) + bias + x. A null x counts as 0.
+// Computes y = scale * (inner W^T) + bias + x, with W and bias of `last`. A null x counts as 0.
 void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, const float* x,
                 float scale, float* y);
 
 // y = scale * y + x. A null x counts as 0.
 void add_sum(std::int64_t size, const float* x, float scale, float* y);
 
-// Computes and stores the gradients of weight number `index` and bias number `index` + 1.
+// Computes a linear layer's gradients and stores them as those of weight `index` and bias `index` +
+// 1.
 void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t index, ConstRows dy,
                  ConstRows x, float scale, WeightGradients& gradients);
 // Stores the norm's gradients, which norm_gradient() wrote to `gradient`.
@@ -39,10 +40,10 @@ void give_norm(const NormWeights& norm, std::size_t index, const float* gradient
 
 void scale_all(std::int64_t size, float scale, float* values);
 
-// Throws Error(kUsage). An undefined weight passes.
+// Throws Error(kUsage) for a weight that is not contiguous. An undefined weight passes.
 void require_contiguous(const std::string& node, const at::Tensor& weight);
 
-// Runs a node's forward and, if gradients are needed, adds the node to the autograd graph.
+// Runs a node's forward. Adds the node to the autograd graph if gradients are needed.
 template <typename NodeType, typename... Arguments>
 at::Tensor run_node(const at::Tensor& x, Arguments&&... arguments) {
   const at::Tensor input = x.contiguous();

@@ -41,7 +41,7 @@ class CrossEntropyNode final : public SplitNode {
 
  protected:
   Work<at::Tensor> input_half(const at::Tensor& gradient, bool /*wanted*/) override {
-    // Nothing else holds the logits, so the gradient may overwrite them.
+    // If no other tensor uses the logits' storage, the gradient may overwrite them.
     at::Tensor result =
         logits_.storage().use_count() == 1 ? std::exchange(logits_, {}) : logits_.clone();
     logits_.reset();

@@ -31,7 +31,7 @@ class EmbeddingNode final : public SplitNode {
     if (!target.adds) std::fill_n(target.data, table_.numel(), 0.0F);
     const auto* id = ids_.const_data_ptr<std::int64_t>();
     const auto* rows = gradient.const_data_ptr<float>();
-    // Sums the gradients of a row before adding them to the target. The bits are then those of
+    // Sum the gradients of equal ids before adding them to the target. The bits then equal those of
     // adding a complete gradient.
     std::vector<std::int64_t> order(static_cast<std::size_t>(count));
     std::iota(order.begin(), order.end(), 0);

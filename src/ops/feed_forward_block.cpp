@@ -31,10 +31,10 @@ class FeedForwardNode final : public HalfBlockNode {
   std::string name() const override { return "FeedForwardBlock"; }
 
  private:
-  // Columns of this rank's part of the inner layer.
+  // A slice's columns in this rank's part of the inner layer.
   struct Slice {
     std::int64_t first, size;
-    // Offset of the slice's matrices, in floats of a single matrix.
+    // Offset of the slice's memory, in floats of a single matrix.
     std::int64_t at;
   };
 
@@ -56,9 +56,9 @@ class FeedForwardNode final : public HalfBlockNode {
     d_result_ = all.take(result_floats());
   }
 
-  // Gradients later overwrite these products. If one weight yields adjacent columns of gate and up,
-  // a single product computes both. Otherwise they get separate matrices, whose shorter rows use
-  // the cache better.
+  // If one weight yields adjacent columns of gate and up, a single product computes both. Otherwise
+  // each gets a matrix, whose shorter rows use the cache better. Gradients later overwrite the
+  // products.
   std::vector<Product> products(std::int64_t index) const override {
     const Slice& slice = of(index);
     if (is_one_matrix_) {
@@ -131,10 +131,10 @@ class FeedForwardNode final : public HalfBlockNode {
 
   const Activation activation_;
   const bool is_gated_;
-  const std::int64_t width_, inner_, num_inner_;  // width_: over all slices; inner_: of this rank
+  const std::int64_t width_, inner_, num_inner_;  // width_: on all ranks; inner_: on this rank
   const bool is_one_matrix_;
   std::vector<Slice> slices_;
-  std::int64_t floats_ = 0;  // floats of one matrix per slice
+  std::int64_t floats_ = 0;  // total size of one matrix per slice
   float *projected_ = nullptr, *activated_ = nullptr;
 };
 

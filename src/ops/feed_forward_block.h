@@ -14,12 +14,12 @@
 namespace sluice::ops {
 
 struct FeedForwardBlock {
-  // With a gate, two projections gate and up, or one that yields first gate, then up. Without a
-  // gate, one projection.
+  // Has two projections gate and up, or one that yields first gate, then up. Without a gate, one
+  // projection.
   HalfBlock half;
   bool is_gated = true;
   Activation activation = Activation::kSilu;
-  // Inner size over all slices. Ignored without slices.
+  // Inner size on all ranks. Ignored if there is one slice.
   std::int64_t width = 0;
 };
 

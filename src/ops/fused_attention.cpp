@@ -80,7 +80,7 @@ at::Tensor by_operators(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
   return at::matmul(at::softmax(scores, -1), v.repeat_interleave(group, 1)).transpose(1, 2);
 }
 
-// Copies x unless each row is contiguous.
+// Returns x, copied if its rows are not contiguous.
 at::Tensor by_rows(const at::Tensor& x_BLHE) {
   const bool as_it_is =
       x_BLHE.stride(3) == 1 && (x_BLHE.size(2) == 1 || x_BLHE.stride(2) == x_BLHE.size(3)) &&
@@ -92,7 +92,7 @@ at::Tensor like_rows(const at::Tensor& x_BLHE) {
   return at::empty(x_BLHE.sizes(), x_BLHE.options().memory_format(at::MemoryFormat::Contiguous));
 }
 
-// The kernel requires the same row stride for k and v.
+// Inputs with contiguous rows. The kernel requires the same row stride for k and v.
 struct Rows {
   at::Tensor q, k, v;
 
@@ -104,8 +104,8 @@ struct Rows {
   }
 };
 
-// Calls run(call, b, g, head) per sequence b and key-value head g. `head` is the first query head
-// of g.
+// Calls run(call, b, g, head) for each sequence b and key-value head g. `head` is g's first query
+// head.
 template <typename Run>
 void each_head(const Rows& in, const at::Tensor& out, const at::Tensor& log_sums_BHL,
                const at::Tensor& first_BL, double scale, double cap, const Run& run) {

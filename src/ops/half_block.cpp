@@ -42,7 +42,8 @@ std::vector<at::Tensor> HalfBlockNode::weights() const {
 void HalfBlockNode::free_input_half() {
   only_input_.reset();
   summed_.reset();
-  // If there is neither, weight_half() still reads x_.
+  // Without a norm and gathered rows, x_ is the projections' input, which weight_half() still
+  // needs.
   if (half_.before.is_there() || entered_.defined()) x_.reset();
 }
 
@@ -118,7 +119,7 @@ std::vector<HalfBlockNode::WeightedProduct> HalfBlockNode::weighted_products(
   return all;
 }
 
-// Returns the input of the projections, for the rows of all ranks.
+// Returns the input of the projections, with the rows of all ranks.
 const float* HalfBlockNode::input() const {
   if (entered_.defined()) return entered_.const_data_ptr<float>();
   return half_.before.is_there() ? normed_ : x_.const_data_ptr<float>();
@@ -229,8 +230,7 @@ at::Tensor HalfBlockNode::gradient_of_slices() const {
   return sum_BLD;
 }
 
-// dx is the gradient of the projections' input, summed over all ranks, and becomes the gradient of
-// x.
+// Turns dx, the gradient of the projections' input, into the gradient of x.
 void HalfBlockNode::leave_backwards(const at::Tensor& gradient, at::Tensor& dx_BLD) const {
   const auto* dy = gradient.const_data_ptr<float>();
   auto* dx = dx_BLD.mutable_data_ptr<float>();
@@ -250,8 +250,8 @@ void HalfBlockNode::project_gradient(std::int64_t slice, float* d_input, bool ad
   }
 }
 
-// Sums weight gradients over ranks: always for head norms, for other norms only if ranks hold
-// different rows. has_before: whether to include the norm of x.
+// Sums norm weights' gradients over ranks: for head norms always, for others only if ranks hold
+// different rows. has_before: include the norm of x.
 void HalfBlockNode::sum_shared_weights(bool has_before) const {
   float* first = divides_rows(half_.slices) ? (has_before ? d_before_ : d_behind_) : d_inside_;
   sum_over_ranks(first, d_end_ - first, in_backward());

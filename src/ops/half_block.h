@@ -1,10 +1,10 @@
-// The frame that both halves of a decoder block share, as an autograd node:
+// Base class for the two halves of a decoder block (attention, feed-forward) as an autograd node:
 //   y = x + scale * norm(last(inside(projections(norm(x)))))
 // Subclasses compute `inside`.
 //
 // Norms and residual are computed once, not per slice (slices.h). Ranks communicate only in the
-// forward and in the gradient of x. In a whole backward, the gradients of weight matrices overlap
-// with summing the gradient of x over ranks. CPU and float32 only.
+// forward and for the gradient of x. A backward for all gradients computes weight gradients while
+// the gradient of x is summed over ranks. CPU and float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,13 +26,13 @@ struct HalfBlock {
   NormWeights before;
   std::vector<LinearWeights> projections = {};
   LinearWeights last;
-  NormWeights behind;  // of the output of `last`
-  // Multiplies the term that is added to x. Must be 1 if `last` has a bias.
+  NormWeights behind;  // norm of the output of `last`
+  // Factor of the term that is added to x. Must be 1 if `last` has a bias.
   float residual_scale = 1;
-  bool adds_input = true;  // if false, x is not added
+  bool adds_input = true;  // whether x is added (residual connection)
 
-  // This rank holds the outputs of its slices of each projection, the inputs of its slices of
-  // `last`, and the whole bias of `last`.
+  // Each rank holds its slices of each projection's outputs and of the inputs of `last`, and the
+  // whole bias of `last`.
   SliceGroup slices = {};
 };
 
@@ -42,7 +42,7 @@ class HalfBlockNode : public SplitNode {
   std::vector<at::Tensor> weights() const;
 
  protected:
-  // The outputs y of a projection for one slice, and their gradient dy. They may share memory.
+  // A projection's outputs y for one slice, and their gradient dy. Both may share memory.
   struct Product {
     std::size_t projection = 0;
     LinearPart part;
@@ -53,19 +53,19 @@ class HalfBlockNode : public SplitNode {
 
   // ---- implemented by subclasses ----
 
-  // Allocate kept_ and only_input_, or gradients_. The subclass's parts come first, then those of
-  // this class.
+  // Allocate kept_ and only_input_, or gradients_. The subclass's memory comes first, then this
+  // class's.
   virtual void take_forward_memory() = 0;
   virtual void take_backward_memory() = 0;
   virtual std::vector<Product> products(std::int64_t slice) const = 0;
   virtual LinearPart inputs(std::int64_t slice) const = 0;
   virtual ConstRows inner(std::int64_t slice) const = 0;
-  // run() computes inner() from the products. run_gradient() computes dy of the products from
+  // run() computes inner(slice) from the products y. run_gradient() computes the products' dy from
   // d_inner.
   virtual void run(std::int64_t slice) = 0;
   virtual void run_gradient(std::int64_t slice, const float* d_inner) = 0;
-  // For weights that `inside` has in addition to the projections. finish_gradients() runs after all
-  // slices.
+  // For weights of `inside` other than projections, such as head norms. finish_gradients() runs
+  // after all slices.
   virtual std::vector<at::Tensor> weights_inside() const { return {}; }
   virtual void finish_gradients() {}
   virtual void give_inside(WeightGradients& /*gradients*/) {}
@@ -81,22 +81,22 @@ class HalfBlockNode : public SplitNode {
   void place_input(Floats& only);
   std::int64_t result_floats() const { return half_.behind.is_there() && !sliced_ ? own_size_ : 0; }
   std::int64_t sum_floats() const;
-  // Reserves the gradients of the norms' weights, then `inside` floats for the subclass.
+  // Reserves the norms' weight gradients, then `inside` floats for the subclass.
   void place_sums(Floats& all, std::int64_t inside);
 
   at::Tensor x_;
   const HalfBlock half_;
   const bool sliced_;
   const std::int64_t own_;                       // number of this rank's slices
-  const std::int64_t hidden_, own_size_, rows_;  // own_size_: floats of x. rows_: of all ranks.
-  // only_input_ is freed after input_half(), the others after the whole backward.
+  const std::int64_t hidden_, own_size_, rows_;  // own_size_: floats of x. rows_: on all ranks.
+  // only_input_ is freed after input_half(), kept_ and gradients_ after the whole backward.
   KeptBlock kept_, only_input_, gradients_;
   float* d_result_ = nullptr;
   float* d_inside_ = nullptr;
 
  private:
-  // Taking part of a transposed matrix requires a copy. We therefore use one product for all
-  // outputs of such a projection in a slice.
+  // One matrix product. Selecting columns of a transposed weight requires a copy, so we use one
+  // product for all outputs of such a projection in a slice.
   struct WeightedProduct {
     LinearWeights weights;
     Rows y, dy;
@@ -121,10 +121,10 @@ class HalfBlockNode : public SplitNode {
   void give_projection(std::size_t projection, WeightGradients& gradients) const;
 
   const std::vector<RowBlock> blocks_;
-  // The input of the projections, and the gradient of the output of `last`. Both hold the rows of
-  // all ranks.
+  // The projections' input, and the gradient of the output of `last`. Both have the rows of all
+  // ranks.
   at::Tensor entered_, of_all_rows_;
-  at::Tensor summed_;  // input of the norm `behind`
+  at::Tensor summed_;  // input of the norm half_.behind
   float* normed_ = nullptr;
   float *before_ = nullptr, *result_ = nullptr, *behind_ = nullptr;
   float *d_before_ = nullptr, *d_behind_ = nullptr, *d_end_ = nullptr;

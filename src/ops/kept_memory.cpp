@@ -42,7 +42,7 @@ class KeptPool {
       sizes_[floats].free.push_back(std::move(memory));
       free_ += floats;
     } catch (const std::bad_alloc&) {
-      // The pool cannot keep the memory, so it is freed.
+      // The pool cannot store the memory, so it is freed.
     }
   }
 
@@ -65,7 +65,7 @@ class KeptPool {
     std::vector<at::Tensor> free;
   };
 
-  // Frees unused blocks if memory runs out.
+  // If memory runs out, frees the pool's unused blocks and tries again.
   at::Tensor allocate(std::int64_t floats) {
     const auto memory_of = [floats] {
       at::Tensor memory = at::empty({floats}, at::TensorOptions(at::kFloat));

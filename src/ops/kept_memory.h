@@ -1,10 +1,11 @@
 // Activation memory that is reused across microbatches, so that its pages are mapped once.
 //
-// Each thread has a pool. Any thread may release a block, which returns to its pool, if that still
-// exists. Blocks come from LibTorch's allocator, so memory ledgers count them even while free.
+// Each thread has a pool of blocks. Any thread may release a block, which returns to its pool if
+// that still exists. Blocks come from LibTorch's allocator, so memory ledgers count even free
+// blocks.
 //
-// A pool keeps at most as many blocks of a size as were in use at once. All free blocks together do
-// not exceed the peak in use. The least recently used sizes are freed first.
+// A pool keeps at most as many blocks of a size as were in use at once. Free blocks together do not
+// exceed the peak in use. The least recently used sizes are freed first.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,7 +37,6 @@ class KeptBlock {
 };
 
 KeptBlock take_memory(std::int64_t floats);
-// Frees this thread's unused blocks.
 void drop_free_memory();
 
 }  // namespace sluice::ops

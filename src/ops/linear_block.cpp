@@ -27,7 +27,7 @@ class LinearNode final : public SplitNode {
     at::Tensor y = at::empty(sizes, x_.options());
     linear(rows_, w_, {x_.const_data_ptr<float>(), w_.in()},
            {y.mutable_data_ptr<float>(), w_.out()});
-    if (!w_.weight.requires_grad()) x_.reset();  // the bias does not need x
+    if (!w_.weight.requires_grad()) x_.reset();  // the bias gradient does not need x
     return y;
   }
 

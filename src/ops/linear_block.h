@@ -1,4 +1,4 @@
-// A linear layer and a norm as autograd nodes that accumulate weight gradients in place. CPU and
+// Autograd nodes for a linear layer and for a norm that add weight gradients in place. CPU and
 // float32 only.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace sluice::ops {
 
 at::Tensor linear_block(const at::Tensor& x, const LinearWeights& weights);
-// x is [.., width], or this rank's rows of [B, L, width].
+// x is [.., width], or [B, L, width] with this rank's rows only.
 at::Tensor norm_block(const at::Tensor& x, const NormWeights& weights,
                       const SliceGroup& slices = {});
 

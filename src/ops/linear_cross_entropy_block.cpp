@@ -109,17 +109,17 @@ class LinearCrossEntropyNode final : public SplitNode {
   }
 
  private:
-  // `of_all` is the number of the slice's first class among all classes.
+  // A slice's classes. `first`: index among this rank's classes. `of_all`: index among all classes.
   struct Slice {
     std::int64_t first, size, of_all;
   };
-  // Per row: top is the largest logit, total the sum of e^(logit - top), and chosen the label's
-  // logit, or 0 if another slice has the label.
+  // Per row: `top` is the largest logit, `total` the sum of e^(logit - top), and `chosen` the
+  // label's logit, or 0 if another slice has the label.
   struct Statistics {
     std::vector<float> top, chosen;
     std::vector<double> total;
-    // The gradient of x before the division by `total` and without the label's term. Unused with a
-    // single slice.
+    // Gradient of x before division by `total`, without the label's term. Unused with a single
+    // slice.
     KeptBlock dx;
   };
 
@@ -132,7 +132,8 @@ class LinearCrossEntropyNode final : public SplitNode {
     return {.first = slice.first, .size = slice.size, .length = loss_.classes};
   }
 
-  // Calls run(part, logits) per block, in order. Returns the memory of the logits.
+  // Computes logits by blocks of classes and calls run(part, logits) for each. Returns the logits'
+  // memory.
   template <typename Run>
   at::Tensor for_blocks(const Slice& slice, const Run& run) const {
     const std::int64_t largest = loss_.block == 0 ? slice.size : std::min(loss_.block, slice.size);
@@ -194,7 +195,7 @@ class LinearCrossEntropyNode final : public SplitNode {
             .total = total + begin};
   }
 
-  // Combines the statistics of all slices in top_, total_ and all[0].chosen.
+  // Combines all slices' statistics in top_, total_ and all[0].chosen.
   void put_together(std::vector<Statistics>& all) {
     const auto rows = static_cast<std::size_t>(rows_);
     at::Tensor largest = at::empty({rows_}, x_.options());
@@ -228,9 +229,9 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // On entry, dx holds the sum of e^(z - top) * slope * weights. Dividing by the total yields
-  // probabilities, from which the label's weights are subtracted. On return, dx_ holds the sum over
-  // this rank's slices.
+  // On entry, each slice's dx is the sum of e^(z - top) * slope * weights. Dividing by the total
+  // yields probabilities, from which the label's weights are subtracted. On return, dx_ is the sum
+  // over this rank's slices.
   void finish_input_gradient(const std::vector<Statistics>& all) {
     const std::vector<float>& chosen = all[0].chosen;
     if (slices_.size() == 1)
@@ -256,8 +257,8 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // Calls run(row, label) for rows that count. `label` is relative to the slice, or -1 if it is in
-  // another one.
+  // Calls run(row, label) for rows that have a label. `label` is relative to the slice, or -1 if
+  // another slice has it.
   template <typename Run>
   void for_counted_rows(const Slice& slice, const Run& run) const {
     const auto* labels = labels_.const_data_ptr<std::int64_t>();
@@ -270,7 +271,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // Returns the factor between exponentials and gradients of a row.
+  // Returns the factor that turns a row's exponentials into gradients.
   float factor(const Statistics& of_slice, std::size_t row) const {
     double factor = static_cast<double>(loss_.scale) / total_[row];
     if (is_sliced(loss_.slices)) {
@@ -278,7 +279,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     }
     return static_cast<float>(factor);
   }
-  // Returns the derivative of scale and cap at the capped logit `chosen`.
+  // Returns the derivative of scaling and capping at the capped logit `chosen`.
   float slope(float chosen) const {
     const float x = loss_.cap > 0 ? chosen / loss_.cap : 0;
     return loss_.scale * (1 - x * x);
@@ -326,7 +327,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     return loss;
   }
 
-  at::Tensor x_;  // rows of all ranks
+  at::Tensor x_;  // with the rows of all ranks
   const LinearCrossEntropy loss_;
   at::Tensor labels_;
   const std::int64_t in_;

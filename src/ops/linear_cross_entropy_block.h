@@ -1,20 +1,19 @@
-// A linear layer and the summed softmax cross-entropy of its outputs as one autograd node. It works
-// by blocks of classes, so that all logits never exist at once.
+// A linear layer and the summed softmax cross-entropy of its outputs as one autograd node. Works by
+// blocks of classes, so that all logits never exist at once.
 //
-//   forward: per block, computes logits, their exponentials relative to the largest logit so far,
-//            and the block's part of the gradient of x, if needed
-//   I:       multiplies the gradient of x by the loss's gradient
-//   W:       per block, recomputes the logits and their gradient, whose product with x is the
-//            block's part of the weight's gradient
+//   forward:          per block, computes logits, their exponentials relative to the largest logit
+//                     so far, and the block's part of the gradient of x, if needed
+//   input gradient:   multiplies the gradient of x by the loss's gradient
+//   weight gradient:  per block, recomputes the logits and their gradient, whose product with x is
+//                     the block's part of the weight's gradient
 //
 // Nothing as large as the logits stays alive. The price is a fourth product: 2 in the forward and 2
-// in W.
+// for the weight gradient. Without blocks, the exponentials stay alive and save this product.
 //
-// Slices of classes exchange largest logits and sums in the forward, and the gradient of x in I.
-// Without blocks, the exponentials stay alive and save the extra product.
+// If ranks divide the classes, they exchange largest logits and sums in the forward, and sum the
+// gradient of x.
 //
-// CPU and float32 only. Bits depend on the operands and the block size; with LibTorch's products
-// (products.h) also on the number of threads and rows.
+// CPU and float32 only. Bits depend on the block size and on the bits of products (products.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,20 +26,20 @@
 namespace sluice::ops {
 
 struct LinearCrossEntropy {
-  LinearWeights linear;  // [classes, in], without bias
+  LinearWeights linear;  // weight [classes, in], no bias
   float scale = 1;
-  // Scaled logits become cap * tanh(logit / cap). 0: none.
+  // Replaces scaled logits by cap * tanh(logit / cap). 0: no cap.
   float cap = 0;
-  // Classes per block. 0: the whole slice, whose exponentials are kept.
+  // Classes per block. 0: one block per slice, whose exponentials are saved for the backward.
   std::int64_t block = 0;
 
-  // Each rank holds the weights of its slices, out of `classes`.
+  // Each rank holds the weights of its slices of all `classes`.
   SliceGroup slices = {};
   std::int64_t classes = 0;
 };
 
-// x [.., in] has R rows, or this rank's part of them. Labels are int64 in [0, classes), unchecked;
-// negative labels do not count. Returns a float32 scalar.
+// x is [.., in] with R rows, or with this rank's part of the R rows. Labels are int64 below
+// `classes`, unchecked. Rows with a negative label do not count.
 at::Tensor linear_cross_entropy_block(const at::Tensor& x, const LinearCrossEntropy& loss,
                                       const at::Tensor& labels_R);
 

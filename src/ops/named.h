@@ -17,8 +17,8 @@ namespace sluice::ops {
   throw Error(ErrorKind::kUsage, {.what = what, .where = op, .remedy = remedy});
 }
 
-// True for plain strided float32 tensors on the CPU. Tensor subclasses and transforms (vmap,
-// forward-mode AD) must run LibTorch's operators instead.
+// True if our kernels support the tensors: plain strided float32 on the CPU. Tensor subclasses and
+// transforms (vmap, forward-mode AD) must run LibTorch's operators.
 inline bool kernels_take(std::initializer_list<at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.device() != at::kCPU || tensor.scalar_type() != at::kFloat ||
@@ -29,7 +29,7 @@ inline bool kernels_take(std::initializer_list<at::Tensor> tensors) {
   return true;
 }
 
-// Runs `operators` under autograd, so that create_graph works.
+// Computes gradients by running `operators` again under autograd, so that create_graph works.
 template <typename Operators>
 std::vector<at::Tensor> differentiable_gradients(const std::vector<at::Tensor>& inputs,
                                                  const at::Tensor& gradient,

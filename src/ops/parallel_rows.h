@@ -10,18 +10,17 @@
 
 namespace sluice::ops {
 
-// Rows per task of a thread.
 inline constexpr std::int64_t kRowBlock = 64;
 
-// Calls run(begin, end) for parts of the rows, on the intra-op threads.
+// Calls run(begin, end) for ranges of rows, on the intra-op threads.
 template <typename Run>
 void for_rows(std::int64_t rows, const Run& run) {
   if (at::get_num_threads() == 1 || rows <= kRowBlock) return run(0, rows);
   at::parallel_for(0, rows, kRowBlock, run);
 }
 
-// run(begin, end, sums) adds rows in order to sums[width], initially 0. Sums by blocks, so the
-// number of threads does not matter.
+// Sums over rows: run(begin, end, sums) adds rows in order to sums [width], initially 0. Sums by
+// blocks, so bits do not depend on the number of threads.
 template <typename Run>
 void for_rows_with_sums(std::int64_t rows, std::int64_t width, float* sums, const Run& run) {
   std::fill_n(sums, width, 0.0F);

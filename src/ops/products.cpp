@@ -14,7 +14,7 @@
 #include "ops/kernels/kernels.h"
 #include "ops/parallel_rows.h"
 
-// Belongs to the BLAS inside libtorch_cpu (MKL in published builds), which has no header.
+// From the BLAS inside libtorch_cpu (MKL in published builds), which has no header.
 extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
                        const int* k, const float* alpha, const float* a, const int* lda,
                        const float* b, const int* ldb, const float* beta, float* c, const int* ldc)
@@ -23,7 +23,7 @@ extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const i
 namespace sluice::ops {
 namespace {
 
-// Column-major C [m, n] = alpha * op(A) op(B) + beta * C.
+// The column-major product C [m, n] = alpha * op(A) op(B) + beta * C.
 struct Product {
   bool transpose_a, transpose_b;
   std::int64_t m, n, k;
@@ -76,9 +76,9 @@ void run_sgemm(const Product& p, float alpha, float beta) {
          &ldb, &beta, p.c, &ldc);
 }
 
-// Adds a product of depth 1, such as the weight gradient of a single row. On Intel processors MKL
-// multiplies and adds such a product with one rounding instead of two. The sum would then differ
-// from the sum of separate gradients, so we compute the product first.
+// Adds a product of depth 1, such as the weight gradient of a single row. Here MKL on Intel
+// processors multiplies and adds with one rounding. The result would differ from the sum of
+// separate gradients, so we compute the product first.
 void add_outer_product(Product p, float alpha) {
   constexpr std::int64_t kScratch = 16'384;
   const std::int64_t step = std::max<std::int64_t>(1, kScratch / p.m), columns = p.n;

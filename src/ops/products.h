@@ -1,10 +1,9 @@
-// Float32 products with the weights of linear layers. Rows may be columns of a wider matrix.
+// Float32 products with the weights of linear layers. Rows of x and y may be columns of a wider
+// matrix.
 //
-// base/product_kind.h chooses between our kernels and LibTorch's BLAS.
-//
-// Bits of our products depend on the operands only, and rows of x do not affect each other in y and
-// dx. Bits of LibTorch's products also depend on the number of threads and rows, and on addresses
-// modulo 64 bytes.
+// base/product_kind.h chooses between our kernels and LibTorch's BLAS. Bits of our products depend
+// on the operands only, and each row of y and dx only on one row of the input. Bits of LibTorch's
+// products also depend on the number of threads and rows, and on addresses modulo 64 bytes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +12,7 @@
 
 namespace sluice::ops {
 
-// y = x W^T + bias. CPU, float32, contiguous.
+// A linear layer y = x W^T + bias. Tensors are contiguous float32 on the CPU.
 struct LinearWeights {
   at::Tensor weight;     // [out, in]; transposed (GPT-2's Conv1D): [in, out]
   at::Tensor bias = {};  // may be undefined
@@ -33,17 +32,18 @@ struct ConstRows {
   ConstRows(const Rows& rows) : data(rows.data), stride(rows.stride) {}  // NOLINT: as a span
 };
 
-// "own products", "products of LibTorch's BLAS", or "products of LibTorch" if the BLAS function is
-// not available.
+// "own products" (our kernels), "products of LibTorch's BLAS", or "products of LibTorch" if there
+// is no BLAS function.
 const char* products_name();
 
-// y = scale * (x W^T) + bias (+ y if `adds`).
+// Computes y = scale * (x W^T) + bias, and adds the old y if `adds`.
 void linear(std::int64_t rows, const LinearWeights& weights, ConstRows x, Rows y, float scale = 1,
             bool adds = false);
-// dx = scale * (dy W) (+ dx).
+// Computes dx = scale * (dy W), and adds the old dx if `adds`.
 void linear_input_gradient(std::int64_t rows, const LinearWeights& weights, ConstRows dy, Rows dx,
                            float scale = 1, bool adds = false);
-// gradient = scale * (dy^T x) (+ gradient). Uses only the weights' shape.
+// Computes gradient = scale * (dy^T x), and adds the old gradient if `adds`. Uses only the weight's
+// shape.
 void linear_weight_gradient(std::int64_t rows, const LinearWeights& weights, ConstRows dy,
                             ConstRows x, Rows gradient, float scale, bool adds);
 

@@ -42,8 +42,8 @@ void sum_rows(std::int64_t rows, std::int64_t width, ConstRows x, float* sums) {
   });
 }
 
-// run(block, to) writes a block's sums to `to`. The blocks of a slice are added in order, then the
-// slices as a tree.
+// run(block, to) writes the sums of a block of rows to `to`. Adds the blocks of a slice in order,
+// then the slices as a tree.
 template <typename Run>
 void sum_blocks(const std::vector<RowBlock>& blocks, std::int64_t width, float* sums,
                 const Run& run) {

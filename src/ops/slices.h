@@ -1,8 +1,8 @@
 // Slices inside an autograd node, for ranks that share a layer (sluice/parts/tensor_parallel.h).
 //
-// Results have the same bits on any number of ranks. Each slice is therefore computed separately,
-// from the same memory layout, which may require copying weights. Slices are added as a tree
-// (parallel/tree_exchange.h). With one slice per rank, nothing is copied or buffered.
+// For the same bits on any number of ranks, we compute each slice separately, from the same memory
+// layout, which may require copying weights. Slices are added as a tree (parallel/tree_exchange.h).
+// With one slice per rank, nothing is copied or buffered.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,12 +20,12 @@
 namespace sluice::ops {
 
 inline bool is_sliced(const SliceGroup& tp) { return tp.slices().count > 1; }
-// True if each rank holds only its own rows of input and output.
+// True if sequence parallelism divides rows among ranks.
 inline bool divides_rows(const SliceGroup& tp) { return tp.sequence_parallel() && tp.degree() > 1; }
 
 inline std::int64_t aligned_floats(std::int64_t floats) { return (floats + 15) / 16 * 16; }
 
-// Consecutive rows of one slice and one sequence.
+// Consecutive rows that belong to one slice and one sequence.
 struct RowBlock {
   std::int64_t slice = 0;
   std::int64_t first = 0, rows = 0;
@@ -34,27 +34,27 @@ struct RowBlock {
 // is_whole: x has the rows of all ranks.
 std::vector<RowBlock> row_blocks(const at::Tensor& x, const SliceGroup& tp, bool is_whole = false);
 
-// The outputs or inputs of a slice, within one section such as all queries.
+// A slice's outputs or inputs of a linear layer, within one section, such as all queries.
 struct LinearPart {
   bool of_inputs = false;
   std::int64_t first = 0, size = 0;  // position among this rank's outputs or inputs
-  std::int64_t length = 0;           // of the section over all ranks
+  std::int64_t length = 0;           // of the whole section, on all ranks
 };
-// Includes the bias only for outputs.
+// Returns a part's weights, with the bias only for outputs.
 LinearWeights weights_of(const LinearWeights& own, const LinearPart& part);
 LinearWeights weights_of(const LinearWeights& own, const std::vector<LinearPart>& parts);
-// `target` is the gradient of all weights that this rank holds.
+// Adds a part's gradient to `target`, the gradient of all weights on this rank.
 void add_weight_gradient(std::int64_t rows, const LinearWeights& own, const LinearPart& part,
                          const SliceGroup& tp, ConstRows dy, ConstRows x, float scale,
                          const WeightGradients::Target& target);
 void add_bias_gradient(std::int64_t rows, const LinearPart& part, ConstRows dy,
                        const WeightGradients::Target& target);
-// Stores the gradient of a bias that is added after the sum over slices. `blocks` covers the rows
-// of all ranks.
+// Stores the gradient of a bias that is added after the sum over slices. `blocks` has the rows of
+// all ranks.
 void give_shared_bias(const std::vector<RowBlock>& blocks, std::int64_t width, const float* dy,
                       std::size_t index, WeightGradients& gradients);
 
-// leaf(slice, to) writes `size` floats. Adds these as a tree and writes the sum to `out`.
+// Sums slices as a tree: leaf(slice, to) writes a slice's `size` floats. Writes the sum to `out`.
 template <typename Leaf>
 void sum_slices(std::int64_t begin, std::int64_t end, std::int64_t size, float* out,
                 const Leaf& leaf) {
@@ -73,11 +73,11 @@ void norm_gradient_blocks(const NormWeights& weights, const std::vector<RowBlock
                           const float* dy, const float* x, const float* statistics,
                           const float* residual, float* dx, float* weight_gradients);
 
-// ---- exchanges; a single rank does nothing ----
+// ---- communication between ranks; no effect with one rank ----
 
-// Returns x itself if ranks do not divide rows.
+// Returns the rows of all ranks, or x if ranks do not divide rows.
 at::Tensor gathered_rows(const at::Tensor& x, const SliceGroup& tp);
-// Returns the sum over ranks, but only this rank's rows if ranks divide rows.
+// Return the sum over ranks, but only this rank's rows if ranks divide rows.
 at::Tensor summed_rows(const at::Tensor& own, const SliceGroup& tp);
 Work<at::Tensor> start_summed_rows(const at::Tensor& own, const SliceGroup& tp);
 // Throws Error(kUsage) unless x has `length` rows per sequence.

@@ -1,11 +1,11 @@
-// An autograd node whose backward has two halves. The first computes the gradient of its input, the
-// second the gradients of its weights, which accumulate in place (weight_sums.h).
+// An autograd node whose backward has two halves. The first computes the input's gradient, the
+// second adds weight gradients in place (weight_sums.h).
 //
-// Running both halves in one engine pass gives the same bits as two passes, but the second half
-// overlaps with the exchanges of the first. Each half frees the memory that no later half needs.
+// One engine pass that runs both halves gives the same bits as two, and overlaps the second half
+// with communication in the first. Each half frees memory that is no longer needed.
 //
-// Throws Error(kUsage) if a weight or the input was modified since the forward, and for a second
-// backward. One rank's thread runs the node.
+// Throws Error(kUsage) for a second backward, and if a weight or the input was modified since the
+// forward.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@
 
 namespace sluice::ops {
 
-// Receives weight gradients. Weights are numbered as in SplitNode::connect().
+// Receives a node's weight gradients. Weights are numbered as in SplitNode::connect().
 class WeightGradients {
  public:
-  // True if the weight needs a gradient and has not received one.
+  // True if the weight needs a gradient that is not computed yet.
   bool wants(std::size_t weight) const { return wanted_[weight]; }
-  // Has the weight's shape. `adds`: accumulate instead of overwriting.
+  // Memory in the weight's shape. `adds`: add the gradient instead of overwriting.
   struct Target {
     float* data = nullptr;
     bool adds = false;
@@ -37,7 +37,7 @@ class WeightGradients {
   std::vector<bool> wanted_;
   std::vector<at::Tensor> weights_;
   std::vector<const torch::autograd::Node*> leaves_;
-  // Gradients that were not accumulated in place.
+  // Gradients for the engine, whose weights have no sum.
   std::vector<at::Tensor> handed_over_;
 };
 
@@ -51,11 +51,11 @@ class SplitNode : public torch::autograd::Node {
   void release_variables() final;
 
  protected:
-  // `gradient` is contiguous. Returns an undefined tensor unless `wanted`. The Work may wait for
-  // other ranks. The caller finishes it before the next call.
+  // Returns the input's gradient, undefined unless `wanted`. `gradient` is contiguous. The Work may
+  // wait for other ranks. The caller finishes it before the next call.
   virtual Work<at::Tensor> input_half(const at::Tensor& gradient, bool wanted) = 0;
   virtual void weight_half(const at::Tensor& gradient, WeightGradients& gradients) = 0;
-  // Stores the weight gradients that input_half() computed on the way.
+  // Stores weight gradients that input_half() has already computed.
   virtual void give_rest(WeightGradients& /*gradients*/) {}
   virtual void free_input_half() = 0;
   virtual void free_all() = 0;
@@ -67,8 +67,8 @@ class SplitNode : public torch::autograd::Node {
     return Work<at::Tensor>([dx = std::move(dx)] { return dx; });
   }
 
-  // Declares that the backward communicates with `ranks`. It does so under the call place of the
-  // forward.
+  // Declares that the backward communicates with `ranks`. Errors then name the forward's call
+  // place.
   void share_backward(const SliceGroup& ranks);
   const SliceGroup& in_backward() const { return in_backward_; }
 
@@ -77,7 +77,7 @@ class SplitNode : public torch::autograd::Node {
 
   std::vector<at::Tensor> weights_;
   std::vector<std::int64_t> versions_;
-  c10::VariableVersion input_version_;  // lets the input be freed
+  c10::VariableVersion input_version_;  // detects writes to the input without keeping it alive
   std::uint32_t entered_with_ = 0;
   std::vector<bool> weights_left_;
   SliceGroup in_backward_;

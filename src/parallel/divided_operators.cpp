@@ -18,12 +18,11 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// x W^T, or x W if the weight is transposed. x: [.., in]. The graph keeps the weight, so a copy of
-// a slice's columns lives until its products are done.
+// Computes x W^T, or x W if is_transposed, with x [.., in]. The graph saves the weight itself, so a
+// contiguous copy of a slice's columns lives only during the product.
 struct Product : torch::autograd::Function<Product> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             bool is_transposed) {
-    // The gradient of each needs the other.
     context->save_for_backward(
         {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? weight : at::Tensor()});
     context->saved_data["sizes"] = x.sizes();
@@ -173,13 +172,13 @@ at::Tensor divided_embedding(const at::Tensor& own, const at::Tensor& ids, std::
   require_rows_of_table(ids, num_rows);
   if (tp.slices().count == 1) return at::embedding(own, ids, padding_idx);
   const WeightPlace place(own);
-  // One lookup serves all own slices. At most one slice has an id, so sums over slices only add
-  // zeros.
+  // One lookup serves all slices of this rank. At most one slice has an id, so summing slices only
+  // adds zeros.
   const IndexRange here = tp.range(num_rows);
   const bool has_padding = padding_idx >= here.offset && padding_idx < here.offset + here.size;
   at::Tensor found;
   if (tp.degree() == 1) {
-    found = at::embedding(own, ids, padding_idx) + 0.0;  // turns -0 into 0, as adding zeros does
+    found = at::embedding(own, ids, padding_idx) + 0.0;  // turns -0 into 0, as adding zeros would
   } else {
     const at::Tensor elsewhere = (ids < here.offset).logical_or_(ids >= here.offset + here.size);
     found = at::embedding(own, (ids - here.offset).masked_fill_(elsewhere, 0),

@@ -129,7 +129,7 @@ std::vector<at::Tensor> DividedWeights::run(
   return outputs;
 }
 
-// Returns the number of rows of the whole microbatch, 0 if unknown or x has no rows.
+// Returns the number of rows of the whole microbatch, 0 if unknown or x has no row dimension.
 std::int64_t DividedWeights::rows_of_all(const at::Tensor& x) const {
   const MicrobatchLengths* const lengths = MicrobatchScope::current();
   const std::int64_t dim = tp_.sequence_dim();
@@ -244,7 +244,7 @@ at::Tensor DividedWeights::norm(const std::string& op, const Arguments& in) {
                          in[3].isNone() ? std::nullopt : std::optional(in[3].toDouble()), tp);
 }
 
-// torch::nn::Linear adds its bias in this way.
+// Handles x += bias, which torch::nn::Linear calls.
 at::Tensor DividedWeights::add_in_place(const Arguments& in) {
   Entry* const bias = find(in[1]);
   if (!bias || !is_one(in[2])) return {};
@@ -257,14 +257,15 @@ at::Tensor DividedWeights::add_in_place(const Arguments& in) {
                       tp_);
 }
 
-// x * weight or x + bias, in either order.
+// Handles x * weight and x + bias, in either order.
 at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in) {
   Entry* const left = find(in[0]);
   Entry* const right = find(in[1]);
   if (!left == !right) return {};
   Entry& weight = left ? *left : *right;
   const at::Tensor rows = tensor_of(in[left ? 1 : 0]), shared = tensor_of(in[left ? 0 : 1]);
-  // Not marked as read: a later read of, for example, weight + 1 would go unnoticed.
+  // Do not mark the weight as read. Otherwise a later unsupported read, such as weight + 1, would
+  // go unnoticed.
   if (weight.divided.style != ParallelStyle::kSequence || rows.dim() < 2) return {};
   const bool adds = op == "aten::add";
   if (adds && !is_one(in[2])) return {};
@@ -273,7 +274,8 @@ at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in
   return adds ? add_shared(rows, shared, tp) : multiply_shared(rows, shared, tp);
 }
 
-// Makes one call per slice between a column product and the next row product.
+// Runs a pointwise operator once per slice between a column-parallel product (weight divided by
+// outputs) and the next row-parallel product (by inputs).
 at::Tensor DividedWeights::pointwise(const c10::OperatorHandle& op, const Arguments& in) {
   if (tp_.slices().count == 1) return {};
   for (const c10::IValue& x : in) {
@@ -293,7 +295,7 @@ at::Tensor DividedWeights::pointwise(const c10::OperatorHandle& op, const Argume
   return run_by_slices(op, in, std::ssize(sizes) - 1, slice_sizes(*columns, tp_.slices()));
 }
 
-// Gives each slice's heads the layout of a lone slice, and their own dropout.
+// Runs attention once per slice, with contiguous heads and a separate dropout mask.
 at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Arguments& in) {
   const std::int64_t num_slices = tp_.slices().size();
   const at::Tensor q = in[0].toTensor(), k = in[1].toTensor(), mask = tensor_of(in[3]);
@@ -327,8 +329,8 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
   return concatenated(parts, 1);
 }
 
-// Returns the dimension of heads, next to the rows. None unless exactly one dimension fits an open
-// product.
+// Returns the dimension of heads, next to the rows. Returns nothing unless exactly one dimension
+// fits a column-parallel product without row-parallel product so far.
 std::optional<std::int64_t> DividedWeights::dimension_of_heads(
     const std::vector<std::int64_t>& sizes) const {
   const std::int64_t dim = std::ssize(sizes), num_sizes = std::ssize(sizes_);
@@ -352,8 +354,8 @@ std::optional<std::int64_t> DividedWeights::dimension_of_heads(
   return heads_then_rows ? dim - 3 : dim - 2;
 }
 
-// Finds the dimension of slices in x after a column product: columns, or heads before or after the
-// rows.
+// Finds the dimension of x that slices divide after a column-parallel product: columns, or heads
+// next to the rows.
 std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   if (x.sizes() == sizes_) return x.dim() - 1;
   if (sizes_.empty() && x.dim() > 0 && x.size(-1) == tp_.range(columns_).size) return x.dim() - 1;
@@ -387,7 +389,7 @@ at::Tensor DividedWeights::dropout(const Arguments& in, bool in_place) {
     mask = dropout_mask(x, in[1].toDouble(), dim, slice_sizes(length, tp_.slices()),
                         tp_.slices().begin);
   } else if (!tp_.sequence_parallel() && dimension_of(tp_.sequence_dim(), x) + 1 >= x.dim()) {
-    return {};  // x has no rows, so it is the same on all ranks
+    return {};  // x has no rows, so it is equal on all ranks
   } else {
     mask = dropout_mask_of_rows(x, in[1].toDouble(), for_rows_of(x));
   }

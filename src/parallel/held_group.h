@@ -1,5 +1,5 @@
-// Keeps an autograd node's SliceGroup until its backward. On CUDA, autograd's thread uses it while
-// the rank's thread waits.
+// Saves an autograd node's SliceGroup for its backward. On CUDA, autograd's thread uses the group
+// while the rank's thread waits.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -25,7 +25,7 @@ inline void hold(torch::autograd::AutogradContext* context, const SliceGroup& tp
       c10::IValue::make_capsule(c10::make_intrusive<HeldGroup>(tp.of_call(numbered_place())));
 }
 
-// Throws Error(kUsage) if the backward is itself differentiated.
+// Throws Error(kUsage) if the backward runs with create_graph.
 inline void require_one_derivative() {
   if (at::GradMode::is_enabled()) {
     throw Error(ErrorKind::kUsage,

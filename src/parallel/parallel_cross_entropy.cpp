@@ -1,6 +1,7 @@
-// -log softmax(logits)[label] with divided columns. First takes the maximum over all columns, exact
-// in any order. Then each slice sums exponentials and takes the label's logit, which one slice has.
-// Both are summed in the tree. After Megatron's vocab_parallel_cross_entropy.
+// Cross-entropy -log softmax(logits)[label] with columns (classes) divided among ranks. First takes
+// the maximum over all columns, exact in any order. Then each slice of columns sums exponentials,
+// and one slice reads the label's logit. Both are summed over slices as a tree. After Megatron's
+// vocab_parallel_cross_entropy.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -32,14 +33,15 @@ void require_classes(const at::Tensor& labels, std::int64_t num_classes, std::in
                .remedy = "give labels of the classes, or ignore_index"});
 }
 
-// Returns labels as columns of a slice, 0 if in another slice, and whether each is own. [N]
+// Returns, per label [N], its column in the slice (0 if in another slice) and whether the slice has
+// it.
 std::pair<at::Tensor, at::Tensor> columns_of(const at::Tensor& labels, std::int64_t begin,
                                              std::int64_t size) {
   const at::Tensor own = (labels >= begin).logical_and_(labels < begin + size);
   return {(labels - begin).masked_fill_(own.logical_not(), 0), own};
 }
 
-// logits: [N, V_s] for each own slice. labels and losses: [N].
+// logits: [N, V_s] for each slice of this rank. labels and losses: [N].
 struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
   static at::Tensor forward(AutogradContext* context, at::TensorList logits,
                             const at::Tensor& labels, const std::int64_t num_classes,

@@ -34,8 +34,8 @@ ParameterSlices slices_of(const Sections& shape, int dim, const Sections& sectio
   return slices;
 }
 
-// Takes a rank's part of a tensor drawn whole. The numbers equal those of LibTorch's module for any
-// degree.
+// Returns this rank's slices of a tensor drawn whole, so that values equal those of LibTorch's
+// module for any degree.
 at::Tensor own_part(const at::Tensor& whole, std::int64_t dim, const Sections& sections,
                     const SliceGroup& tp) {
   if (tp.degree() == 1) return whole;

@@ -17,7 +17,6 @@ using Arguments = std::vector<c10::IValue>;
 
 bool is_tensor(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
-// Returns the index of the argument that the operator writes, or -1.
 std::int64_t written_argument(const c10::OperatorHandle& op) {
   const auto& arguments = op.schema().arguments();
   const auto written = std::find_if(arguments.begin(), arguments.end(), [](const auto& argument) {
@@ -26,7 +25,6 @@ std::int64_t written_argument(const c10::OperatorHandle& op) {
   return written == arguments.end() ? -1 : written - arguments.begin();
 }
 
-// Dimensions in memory order, outermost first.
 std::vector<std::int64_t> memory_order(const at::Tensor& x) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(x.dim()));
   std::iota(order.begin(), order.end(), 0);
@@ -35,7 +33,8 @@ std::vector<std::int64_t> memory_order(const at::Tensor& x) {
   return order;
 }
 
-// Keeps the parts' memory layout, so that callers can view the result like the plain operator's.
+// Concatenates results in their memory order, so that callers can view the whole like the plain
+// operator's result.
 at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   if (parts.size() == 1) return parts.front();
   const std::vector<std::int64_t> order = memory_order(parts.front());
@@ -48,7 +47,7 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   return at::cat(permuted, back[static_cast<std::size_t>(dim)]).permute(back);
 }
 
-// A slice of a larger tensor has gaps in memory, but a rank's only slice has none.
+// Copies a slice that has gaps in memory, because a rank's only slice has none.
 at::Tensor without_gaps(const at::Tensor& x) {
   return x.is_non_overlapping_and_dense() ? x : x.clone();
 }
@@ -69,7 +68,7 @@ at::Tensor run_by_slices(const c10::OperatorHandle& op, const Arguments& in, std
   const std::vector<std::int64_t> sizes = pointwise_sizes(op, in);
   const std::int64_t written = written_argument(op);
   if (written >= 0 && in[static_cast<std::size_t>(written)].toTensor().sizes() != sizes) return {};
-  // [argument][slice]
+  // indexed by [argument][slice]
   std::vector<std::vector<at::Tensor>> read(in.size());
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (!is_tensor(in[i])) continue;

@@ -28,7 +28,6 @@ SliceRange slices_of_rows(const SliceGroup& tp) {
   return tp.sequence_parallel() && tp.degree() > 1 ? tp.slices() : SliceRange{0, count, count};
 }
 
-// Returns the number of rows of x in each slice.
 std::vector<std::int64_t> sizes_of_rows(const at::Tensor& x, const SliceGroup& tp) {
   const std::int64_t rows = x.size(tp.sequence_dim());
   const SliceRange slices = slices_of_rows(tp);
@@ -36,7 +35,8 @@ std::vector<std::int64_t> sizes_of_rows(const at::Tensor& x, const SliceGroup& t
   return std::vector<std::int64_t>(static_cast<std::size_t>(slices.size()), rows / slices.size());
 }
 
-// The rows of each slice on this rank, in a layout that is the same on any rank.
+// Divides a tensor into the rows of each slice, in a layout that does not depend on the number of
+// ranks.
 class Blocks {
  public:
   Blocks(const at::Tensor& x, const SliceGroup& tp)
@@ -65,8 +65,8 @@ at::Tensor sum_of_rows(const at::Tensor& x, std::int64_t width) {
 }
 
 struct AddBias : torch::autograd::Function<AddBias> {
-  // columns: 0 for a bias that all rows share, otherwise the number of all columns. bias has this
-  // rank's columns, and so has x unless gathered.
+  // columns: 0 for a bias that all rows share, otherwise the bias's columns on all ranks. `bias`
+  // has this rank's columns, and so has x unless `gathered`.
   static at::Tensor forward(AutogradContext* context, at::Tensor x, const at::Tensor& bias,
                             const SliceGroup& tp, bool in_place, std::int64_t columns,
                             bool gathered) {
@@ -112,7 +112,6 @@ struct MultiplyShared : torch::autograd::Function<MultiplyShared> {
     hold(context, tp);
     context->saved_data["type_of_x"] = x.scalar_type();
     context->saved_data["type_of_weight"] = weight.scalar_type();
-    // The gradient of each needs the other.
     context->save_for_backward(
         {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? weight : at::Tensor()});
     return at::mul(x, weight);
@@ -136,7 +135,7 @@ struct MultiplyShared : torch::autograd::Function<MultiplyShared> {
 };
 
 struct EmbeddingShared : torch::autograd::Function<EmbeddingShared> {
-  // num_read: no rank reads this row or later ones.
+  // num_read: all ids on all ranks are below this.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& table,
                             const at::Tensor& ids, std::int64_t num_read, const SliceGroup& tp) {
     hold(context, tp);
@@ -164,7 +163,6 @@ struct EmbeddingShared : torch::autograd::Function<EmbeddingShared> {
 };
 
 struct LayerNormShared : torch::autograd::Function<LayerNormShared> {
-  // num_dims: the normalized last dimensions of x.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, std::int64_t num_dims,
                             const at::Tensor& weight, const at::Tensor& bias, double eps,
                             const SliceGroup& tp) {
@@ -261,7 +259,7 @@ at::Tensor embedding_shared(const at::Tensor& table, const at::Tensor& ids, cons
   const at::Tensor own = tp.sequence_parallel() ? part_of(ids, tp.sequence_dim(),
                                                           tp.range(ids.size(tp.sequence_dim())))
                                                 : ids;
-  const bool knows_ids = ids.is_cpu() && ids.numel() > 0;  // on a device, reading would block
+  const bool knows_ids = ids.is_cpu() && ids.numel() > 0;  // on a device, reading ids would block
   const std::int64_t num_read = knows_ids ? ids.max().item<std::int64_t>() + 1 : table.size(0);
   at::Tensor found = EmbeddingShared::apply(table, own, num_read, tp);
   require_rows(found, tp);

@@ -25,7 +25,7 @@ std::vector<at::Tensor> rows_of_members(const at::Tensor& own, std::int64_t dim,
 
 constexpr const char* kAxis = "tp";
 
-// Requires that each member's part fits its slices. All members see the same parts, so all throw.
+// Throws unless each rank's part fits its slices. All ranks see the same parts, so all throw.
 void require_fitting(const std::vector<at::Tensor>& parts, std::int64_t dim, const SliceGroup& tp,
                      const std::string& call) {
   std::int64_t length = 0;

@@ -21,7 +21,7 @@ struct Silu {
   }
 };
 
-struct Relu {  // passes NaN on
+struct Relu {  // returns NaN for NaN
   static Floats value(Floats x) { return x <= Floats{} ? Floats{} : x; }
   static Slope slope(Floats x) { return {value(x), x <= Floats{} ? Floats{} : all(1.0f)}; }
 };
@@ -30,8 +30,8 @@ struct Gelu {
   struct Normal {
     Floats distribution, density;
   };
-  // For x >= 0, F(-x) = e^(-x^2 / 2) h(1 / (1 + 0.35 x)), so that both tails keep their digits. h
-  // is a minimax polynomial on [0, 13.3], relative error 3.2e-8.
+  // For x >= 0, F(-x) = e^(-x^2 / 2) h(1 / (1 + 0.35 x)), so that both tails are accurate. h is a
+  // minimax polynomial on [0, 13.3], relative error 3.2e-8.
   static Normal normal(Floats x) {
     const Floats size = x < Floats{} ? -x : x, t = 1.0f / (1.0f + 0.35f * size);
     const Floats e = exp_of(-0.5f * x * x);
@@ -54,7 +54,7 @@ struct Gelu {
 };
 
 struct GeluTanh {
-  // x is clamped to [-16, 16], where s(2 u) is already 0 or 1.
+  // Returns 2 u and its slope. Clamps x to [-16, 16], where s(2 u) is already 0 or 1.
   static Slope twice_u(Floats x) {
     const Floats high = all(16.0f), low = all(-16.0f);
     const Floats y = x > high ? high : (x < low ? low : x), square = y * y;

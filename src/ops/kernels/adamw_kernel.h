@@ -1,4 +1,4 @@
-// AdamW, see optim/adamw.cpp for its equations.
+// AdamW update. See optim/adamw.cpp for the equations.
 #pragma once
 
 #include "ops/kernels/kernels.h"

@@ -1,7 +1,7 @@
 // Causal attention of one sequence and one key-value head.
 //
 // The forward loops over blocks of queries, then keys. Each row keeps its largest score and sum of
-// exponentials; a larger score rescales the output (arXiv:1805.02867, arXiv:2205.14135). Up to
+// exponentials. A larger score rescales the output (arXiv:1805.02867, arXiv:2205.14135). Up to
 // kForwardKeys keys form one block, without rescaling.
 //
 // The gradient loops over blocks of keys, then queries, so that K, V and their gradients stay in
@@ -9,7 +9,6 @@
 // and p = e^(t - log_sum):
 //   dv = p^T do,   ds = p (do v^T - sum(o do)) (1 - (t / cap)^2) scale,
 //   dq = ds k,     dk = ds^T q
-//
 #pragma once
 
 #include "base/kernel_sizes.h"
@@ -21,10 +20,11 @@ namespace sluice::ops {
 namespace {
 
 constexpr Index kQueries = kQueryBlock;
-constexpr Index kForwardKeys = 1024;  // scores of a block take 192 KiB
+constexpr Index kForwardKeys = 1024;  // kQueries x 1024 scores take 192 KiB
 constexpr Index kSlack = kScoreSlack;
 
-// Keys per block. K, K^T, V^T, dK and dV take at most 480 KiB, unless 64 keys take more.
+// Returns the number of keys per block, for which K, K^T, V^T, dK and dV take at most 480 KiB,
+// unless 64 keys take more.
 inline Index gradient_keys(Index head_dim) {
   return most(64, least(1024, 24576 / head_dim / 64 * 64));
 }
@@ -65,7 +65,8 @@ inline void pack_transposed(Index length, Index head_dim, const float* x, Index 
   }
 }
 
-// Masked keys and values are multiplied by 0. Infinity or NaN would spread to other queries.
+// Infinite or NaN keys or values would spread to other queries, because masked ones are multiplied
+// by 0.
 inline bool all_finite(Index rows, Index width, const float* x, Index stride) {
   Floats sums{};
   for (Index row = 0; row < rows; ++row) {
@@ -73,7 +74,7 @@ inline bool all_finite(Index rows, Index width, const float* x, Index stride) {
   }
   return sum(sums) == 0.0f;
 }
-// A block of one query contains no later keys.
+// If values are not finite, uses blocks of one query, which contain no later keys.
 inline Index queries_at_once(bool finite) { return finite ? kQueries : 1; }
 
 inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, float* y,
@@ -84,7 +85,7 @@ inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, f
   }
 }
 
-// Computes q[r] . k[j] at least for all j <= r + diagonal. `panels` come from pack_transposed().
+// Computes q[r] . k[j], at least for j <= r + diagonal. `panels` come from pack_transposed().
 inline void scores_of(Index rows, Index keys, Index diagonal, Index head_dim, const float* q,
                       Index stride, const float* panels, float* scores, Index scores_stride) {
   for (Index j = 0; j < keys; j += kPanel) {
@@ -106,12 +107,12 @@ inline void scores_of(Index rows, Index keys, Index diagonal, Index head_dim, co
   }
 }
 
-// The visible scores [low, high) of a row, and [begin, end) padded to whole vectors.
+// A row's visible scores [low, high), and [begin, end) padded to whole vectors.
 struct Seen {
   Index low, high, begin, end;
 };
 
-// Which of `keys` keys from `from` on lie in [first, row].
+// Which of `keys` keys, starting at `from`, lie in [first, row].
 inline Seen seen_of(Index from, Index keys, Index first, Index row) {
   const Index low = most(first - from, 0), high = least(row + 1 - from, keys);
   if (low >= high) return {0, 0, 0, 0};
@@ -124,7 +125,7 @@ inline void fill(float* row, Index begin, Index end, float value) {
 
 struct Block {
   Index begin, rows;
-  Index from, keys;                                // `from` starts a panel
+  Index from, keys;                                // `from` is the first key of a panel
   Index diagonal() const { return begin - from; }  // query r sees keys up to r + diagonal
 };
 
@@ -146,8 +147,7 @@ inline Index first_of(const AttentionCall& call, Index row) {
 
 inline float exp_of(float x) { return exp_of(all(x))[0]; }
 
-// exponentials() turns scores into probabilities times `total`. If the largest score grew, it
-// rescales `out`.
+// Largest score and sum of exponentials per query.
 struct RowState {
   float top[kQueries], total[kQueries];
 };

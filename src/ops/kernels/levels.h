@@ -1,4 +1,5 @@
-// All compiled kernel tables. The processor may lack some of them, so callers use kernels().
+// All compiled kernel tables. The processor may lack some instruction sets, so callers use
+// kernels().
 #pragma once
 
 #include "base/cpu_level.h"

@@ -1,5 +1,5 @@
-// Softmax cross-entropy: loss = log(sum of e^z) - z[label], dz = softmax(z) - [label]. Sums by
-// blocks are relative to the largest logit so far (arXiv:1805.02867).
+// Softmax cross-entropy: loss = log(sum of e^z) - z[label], gradient dz = softmax(z) - [label].
+// Exponentials are relative to the largest logit so far (arXiv:1805.02867).
 #pragma once
 
 #include "ops/kernels/vectors.h"
@@ -55,7 +55,6 @@ double cross_entropy_value(Index rows, Index classes, const float* z, const std:
   return loss;
 }
 
-// Turns logits into z.
 inline void scale_and_cap(const LossBlock& b, float* logits) {
   if (b.cap > 0) {
     const float inner = b.scale / b.cap;
@@ -69,7 +68,7 @@ inline void scale_and_cap(const LossBlock& b, float* logits) {
   }
 }
 
-// Turns z into e^(z - top) times the cap's slope. Returns the sum of e^(z - top).
+// Replaces z by e^(z - top) times the cap's slope. Returns the sum of e^(z - top).
 inline float exponentials(const LossBlock& b, float* z, float top) {
   if (b.cap > 0) {
     const float inverse = 1 / b.cap;

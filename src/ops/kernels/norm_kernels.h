@@ -1,3 +1,4 @@
+// Norms and their gradients, with weight w, bias b and offset o:
 //   RMS norm:   y = x q (o + w), q = 1 / sqrt(mean(x^2) + eps)
 //               dx = q g - x q^3 mean(g x), g = dy (o + w);   dw = sum over rows of dy x q
 //   Layer norm: y = n w + b, n = (x - m) q, q = 1 / sqrt(mean((x - m)^2) + eps)

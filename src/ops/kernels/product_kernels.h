@@ -1,9 +1,8 @@
-// Products of large matrices, for processors on which they are faster than LibTorch's.
+// Products C = A B of large matrices, for processors on which they are faster than LibTorch's.
 //
-// A panel of B stays in the L2 cache while tiles of A pass by. A tile's sums stay in registers
-// (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", TOMS 2008). A
-// transposed B is transposed panel by panel. That costs a few percent for a few hundred rows, so
-// nothing is packed in advance.
+// A panel of B stays in the L2 cache while all tiles of A are multiplied with it. A tile's sums
+// stay in registers (Goto and van de Geijn, TOMS 2008). A transposed B is transposed panel by
+// panel. That costs a few percent for a few hundred rows, so nothing is packed in advance.
 //
 // The bits of an element of C depend only on the depth, its row of A and its column of B. Each part
 // of the depth is a chain of multiply-adds from zero, then added to C.
@@ -15,11 +14,10 @@
 namespace sluice::ops {
 namespace {
 
-// A product is computed in parts of this depth. kLongDepth, as deep as most products, is used
-// unless a_column is 1.
+// Products are computed in parts of this depth. kLongDepth is used unless a_column is 1.
 constexpr Index kShortDepth = 256;
 constexpr Index kLongDepth = 2048;
-constexpr Index kBlockOfA = 131072;  // floats per block, half of an L2 cache
+constexpr Index kBlockOfA = 131072;  // floats of A per block, half of an L2 cache
 
 template <int Rows, int Vectors>
 inline void product_tile(Index depth, const float* a, Index a_row, Index a_column, const float* b,
@@ -50,8 +48,7 @@ inline void product_tile(Index depth, const float* a, Index a_row, Index a_colum
   }
 }
 
-// Prefetches the next panel's source while tiles pass by the current panel, because weights come
-// from memory.
+// Prefetches the next panel of B while the current one is in use, because weights come from memory.
 class NextPanel {
  public:
   NextPanel() = default;
@@ -124,7 +121,7 @@ inline void turn_block(const float* x, Index x_row, float factor, float* y) {
                                                  10, 11, 26, 27, 14, 15, 30, 31);
     }
   }
-  // r[4 g + c] holds rows 4 g to 4 g + 3. Its quarter q holds their values in column 4 q + c.
+  // r[4 g + c] has rows 4 g to 4 g + 3. Its quarter q has their values in column 4 q + c.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     t[c] = __builtin_shufflevector(r[c], r[4 + c], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25,
@@ -187,8 +184,7 @@ inline Index rows_of_block(Index depth) {
   return most(kBlockOfA / most(depth, 1) / kTileSums * kTileSums, 4 * kTileSums);
 }
 
-// Columns at the right edge that do not fill a vector are computed in scratch memory, this many
-// rows at a time.
+// Rows that scratch memory has for columns at the right edge that do not fill a vector.
 constexpr Index kNarrowRows = 4 * kTileSums;
 
 std::int64_t product_scratch() { return kPanel * (kLongDepth + kNarrowRows) + kLine; }
@@ -214,7 +210,7 @@ struct PanelProduct {
     run_wide<1>();
   }
 
-  // Computes the columns that do not fill a vector in `beside` [kNarrowRows, kPanel].
+  // Computes columns that do not fill a vector, in scratch memory [kNarrowRows, kPanel].
   void run_narrow(float* beside) const {
     for (Index row = 0; row < rows; row += kNarrowRows) {
       PanelProduct part = *this;

@@ -1,7 +1,6 @@
-// Small matrix products for attention, whose sums stay in registers.
-//
-// Every element of C is one chain of multiply-adds over the depth, in order and in any tile.
-// Triangles skip only products with zeros of A.
+// Small matrix products C = A B for attention, with sums in registers. Every element of C is one
+// chain of multiply-adds over the depth, in order and in any tile. A triangular A skips only
+// products with zeros.
 #pragma once
 
 #include "ops/kernels/vectors.h"
@@ -26,7 +25,7 @@ inline float* cache_line(float* p) {
 // Where A(i, k) may be nonzero. kLower: k <= i + diagonal. kUpper: i <= k + diagonal.
 enum class Shape : std::uint8_t { kWhole, kLower, kUpper };
 
-// A(i, k) is a[i * a_row + k * a_column].
+// C = A B, where A(i, k) is a[i * a_row + k * a_column].
 struct Product {
   Shape shape;
   Index diagonal;
@@ -71,7 +70,7 @@ inline void tile(const Product& p, Index row, Index column) {
   }
 }
 
-// `first` must be a multiple of the number of rows of every tile.
+// Computes rows from `first` on, a multiple of every tile's number of rows.
 template <int Vectors>
 inline void column_panel(const Product& p, Index column, Index first = 0) {
   constexpr int kRows = kTileSums / Vectors;
@@ -93,7 +92,7 @@ inline void panel_of(const Product& p, Index column, Index vectors, Index first 
 inline void multiply(const Product& p, Index columns) {
   Index vectors = columns / kFloats;
   for (Index column = 0; vectors > 0;) {
-    // Makes panels equally wide: 5 vectors become 3 and 2.
+    // Make panels about equally wide: 5 vectors become 3 and 2.
     const Index panels = (vectors + kTileVectors - 1) / kTileVectors;
     const Index width = (vectors + panels - 1) / panels;
     panel_of(p, column, width);

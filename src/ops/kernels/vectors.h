@@ -1,5 +1,5 @@
 // SIMD vectors for the kernels. Kernel headers are compiled once per instruction set, with
-// SLUICE_KERNEL_FLOATS 16, 8 or 4. Everything has internal linkage and calls no standard library
+// SLUICE_KERNEL_FLOATS 16, 8 or 4. All functions have internal linkage and call no standard library
 // functions, so that the linker cannot share one instruction set's copy.
 #pragma once
 
@@ -31,7 +31,7 @@ inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 inline Index least(Index a, Index b) { return a < b ? a : b; }
 inline Index most(Index a, Index b) { return a > b ? a : b; }
 
-// The first n elements, 0 < n < kFloats. Others read as 0 and are not written.
+// Load or store the first n elements, 0 < n < kFloats. Others read as 0 and are not written.
 #if SLUICE_KERNEL_FLOATS == 16
 inline __mmask16 first(int n) { return static_cast<__mmask16>((1U << n) - 1); }
 inline Floats load_first(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
@@ -69,7 +69,8 @@ inline Floats square_root(Floats v) {
 }
 #endif
 
-// each_vector() lets kernels use one body for whole vectors and for the rest of a row.
+// With Whole and Rest, each_vector() lets kernels use one body for whole vectors and the rest of a
+// row.
 struct Whole {
   static Floats read(const float* p) { return load(p); }
   static void write(float* p, Floats v) { store(p, v); }
@@ -158,13 +159,13 @@ inline Floats exp_of(Floats x) {
   return x < low ? Floats{} : p * scale;
 }
 
-// 1 / (1 + e^-x), or 0 where e^-x would overflow.
+// Returns 1 / (1 + e^-x), or 0 where e^-x would overflow.
 inline Floats sigmoid(Floats x) {
   const Floats high = all(87.0f), minus = -x, y = minus > high ? high : minus;
   return minus > high ? Floats{} : 1.0f / (1.0f + exp_of(y));
 }
 
-// Within 3 ulp. Near 0, where 1 - 2 / (e^2x + 1) would cancel, it uses a polynomial.
+// Returns tanh(x) within 3 ulp. Uses a polynomial near 0, where 1 - 2 / (e^2x + 1) would cancel.
 inline Floats tanh_of(Floats x) {
   const Floats size = x < Floats{} ? -x : x;
   const Floats z = x * x;
