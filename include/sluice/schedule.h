@@ -34,14 +34,14 @@ class ByName {
   std::string text_;
 };
 
-// Parses "loop", "v" or a list of ranks, one per stage ("0,1,1,0"). Only the words use num_ranks
+// Returns the rank of every stage from "loop", "v" or a list ("0,1,1,0"). A list ignores num_ranks
 // and num_stages. Throws Error(kUsage).
 std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int num_stages);
 
 struct Schedule {
-  std::string name;  // canonical, or the file's
+  std::string name;  // canonical name, or the file's
   int num_microbatches = 0;
-  // A stage that no row of a file runs is kNowhere, which verify() refuses.
+  // Stages that no row of a schedule file computes are kNowhere, which verify() refuses.
   StageMap stage_map;
   std::vector<std::vector<Action>> rows;  // [rank][slot]; kIdle: empty slot
 
@@ -81,7 +81,8 @@ struct ScheduleInfo {
 
 const std::vector<ScheduleInfo>& schedule_table();
 
-// Also throws Error(kUsage) for a V schedule without 2 stages per rank.
+// Places stages as the schedule does. Throws Error(kUsage) unless num_stages is a positive multiple
+// of num_ranks, or 2 * num_ranks for V schedules.
 StageMap make_stage_map(const ScheduleInfo& schedule, int num_ranks, int num_stages);
 
 const ScheduleInfo& find_schedule(const ScheduleName& name);
@@ -89,12 +90,12 @@ const ScheduleInfo& find_schedule(const ScheduleName& name);
 // Throws Error(kUsage) for numbers of stages or microbatches that the schedule cannot run.
 Schedule make_schedule(const ScheduleName& name, const ScheduleShape& shape);
 
-// For LowerOptions::forward_only.
+// Returns a schedule of forwards only, for LowerOptions::forward_only.
 Schedule make_forward_schedule(const StageMap& stage_map, int num_microbatches);
 
 // Reads torch's CSV (`compute_only` or `compute_comms`): one row per rank; an empty cell is an idle
-// slot. By default, a stage is on the first row that computes it. Ranks of `stage_to_rank` beyond
-// the file get empty rows. Throws Error(kInput) with 1-based "file:row:column".
+// slot. By default, the first row that computes a stage gives its rank. Ranks in `stage_to_rank`
+// that the file lacks get empty rows. Throws Error(kInput) with 1-based "file:row:column".
 Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
                             const std::vector<int>& stage_to_rank = {});
 Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stage_to_rank = {});

@@ -34,7 +34,7 @@ class StageMap {
   }
   std::vector<int> stages_of(int rank) const;  // ascending
   int stages_per_rank() const;
-  // The configuration's stage_to_rank.
+  // The rank of every stage.
   const std::vector<int>& ranks() const { return ranks_; }
   bool is(Placement placement) const;
 
@@ -105,7 +105,7 @@ class Mesh {
   int rank_of(const MeshCoordinates& at) const;
   // True if the rank's coordinates along all these axes are 0.
   bool is_first(int rank, AxisSet axes) const;
-  // `rank` and the ranks that differ from it only along this axis, by coordinate. Along ep,
+  // Returns `rank` and the ranks that differ from it only along this axis, by coordinate. Along ep,
   // ep_shard is fixed, but the coordinates of dp and cp vary.
   std::vector<int> group(int rank, Axis axis) const;
 
