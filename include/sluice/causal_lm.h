@@ -41,18 +41,16 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
 Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 
 // Cuts the rows of a step (1-based) into microbatches, of which the last may be smaller. Omits an
-// attention mask of all ones. The result holds the rows (8 bytes per token). Throws Error(kUsage)
-// for a microbatch_size below 1.
+// attention mask of all ones. The result holds the rows (8 bytes per token).
 StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step);
-// Cuts the rows of one replica into microbatches. first_row is the index of its first row in the
-// batch of all replicas, a multiple of microbatch_size.
+// Cuts one replica's rows. first_row is the index of their first in the batch of all replicas, a
+// multiple of microbatch_size.
 StepBatch causal_lm_batch(StepShare share, std::int64_t first_row, std::int64_t microbatch_size,
                           std::int64_t step);
 
 // Sums the next-token cross-entropy of "logits" in float32. Token t predicts label t + 1. The first
 // label of a row and kIgnoredLabel are ignored. If all labels are ignored, the loss is 0 with a
-// valid autograd graph. Throws Error(kUsage) if shapes disagree, and Error(kInput) for an invalid
-// label (CPU only).
+// valid autograd graph. Throws Error(kInput) for an invalid label (CPU only).
 LossValue causal_lm_loss(const Values& outputs, const Values& batch);
 
 }  // namespace sluice

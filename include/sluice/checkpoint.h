@@ -83,14 +83,13 @@ class Checkpoint {
   // differ.
   void verify(int num_threads = 1) const;
 
-  // Returns the manifest's entry of a tensor, or nullptr.
   const SavedTensor* find(SavedKind kind, std::string_view name) const;
   // Copies a slice of a stored tensor (an empty slice: all of it), converting between
   // floating-point dtypes. Throws Error(kCheckpoint) for an unknown tensor, another shape or dtype,
   // or a truncated file.
   void read_into(SavedKind kind, std::string_view name, const std::vector<IndexRange>& slice,
                  at::Tensor& destination) const;
-  // Returns a CPU copy of a tensor in its stored dtype, after comparing the tensor with its hash.
+  // Verifies a tensor's hash. Returns a CPU copy in the stored dtype.
   at::Tensor read(SavedKind kind, std::string_view name) const;
   // Closes the files. path() and manifest() still work.
   void close();

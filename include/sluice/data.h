@@ -23,8 +23,8 @@ namespace sluice {
 // The label of a token that the loss ignores (ignore_index of torch and Hugging Face).
 inline constexpr std::int64_t kIgnoredLabel = -100;
 
-// Counts the labels of a sequence that the loss uses. It never uses the first, because no token
-// predicts the first.
+// Counts the labels of a sequence that the loss uses. The first is never used, because no token
+// predicts it.
 template <typename Label>
 std::int64_t count_labels(std::span<const Label> labels) {
   std::int64_t count = 0;
@@ -44,7 +44,7 @@ struct DataOptions {
   // llm.c (by their magic number) or nanoGPT, .jsonl, .ndjson, .jsonlines and .jl are JSON lines,
   // others are text. Other content is refused.
   DataFormat format = DataFormat::kAuto;
-  // Whether each epoch is shuffled (by TokenDataOptions::seed), instead of read in file order.
+  // Whether epochs are shuffled, instead of read in file order.
   bool shuffle = true;
   // "bytes", "auto" (the model's tokenizer.json, else bytes with a warning), or the path of a
   // tokenizer.json or its directory.
@@ -67,7 +67,7 @@ struct DataOptions {
   std::vector<double> weights = {};
 };
 
-// Special sizes of a field. kAnySize: any size. kRowTokens: one element per token of the row.
+// Special sizes of a field. kRowTokens: one element per token of the row.
 inline constexpr std::int64_t kAnySize = -1, kRowTokens = -2;
 
 // An additional field of .jsonl rows: a number, a boolean, or an array.
@@ -108,7 +108,7 @@ struct TokenDataOptions {
   std::vector<FieldOption> fields = {};
   // Whether rows have tokens, or only `fields`.
   bool tokens = true;
-  // The unit over which the loss is averaged. A step without any is refused.
+  // A step without counted labels or rows is refused.
   CountOf count = CountOf::kLabels;
   // Whether rows may have an attention_mask and position_ids.
   bool takes_mask = true, takes_positions = true;
@@ -123,15 +123,15 @@ struct DataPosition {
   friend bool operator==(const DataPosition&, const DataPosition&) = default;
 };
 
-// The number of steps before a run resumed, and the position at which its next step starts.
+// The steps before a run resumed, and the position of its next step.
 struct StepsDone {
   std::int64_t steps = 0;
   DataPosition position;
   friend bool operator==(const StepsDone&, const StepsDone&) = default;
 };
 
-// Returns the position at which a step (1-based) starts if each step after `done` reads batch_size
-// sequences over all replicas. A changed batch size neither repeats nor skips sequences.
+// Returns the first position of a step (1-based) if steps after `done` read batch_size sequences
+// each over all replicas. A changed batch size neither repeats nor skips sequences.
 DataPosition position_of_step(std::int64_t step, std::int64_t batch_size,
                               const StepsDone& done = {});
 
@@ -172,18 +172,18 @@ struct BatchRange {
 
 struct StepShare {
   TokenRows rows;
-  std::int64_t total_counted = 0;  // counted labels (or rows) in the batch of all replicas
+  std::int64_t total_counted = 0;  // labels (or rows) that count, over all replicas
 };
 
 // Returns the count of a microbatch, for losses that average over neither labels nor rows. Runs on
-// the thread that reads data, for all replicas' microbatches.
+// the data thread.
 using MicrobatchCount = std::function<std::int64_t(const TokenRows&)>;
 
 class TokenData {
  public:
   // Checks the first 16 MiB of rows (all rows with data.pack). Tokenizes text once to find
-  // sequences. Throws Error(kUsage) for contradictory options, and Error(kInput) with file and line
-  // for files that are missing, empty, malformed, too short, or outside the vocabulary.
+  // sequences. Throws Error(kInput) with file and line for files that are missing, empty,
+  // malformed, too short, or outside the vocabulary.
   explicit TokenData(TokenDataOptions options);
   ~TokenData();
   TokenData(TokenData&&) noexcept;

@@ -9,7 +9,8 @@
 
 namespace sluice {
 
-// The value is the exit code of the process (docs/failures.md).
+// The value is the exit code of the process (docs/failures.md). Any function may throw kUsage for
+// invalid arguments.
 enum class ErrorKind : int {
   kInternal = 1,
   kUsage = 2,

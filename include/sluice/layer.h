@@ -27,10 +27,9 @@
 namespace sluice {
 
 // The part of a parameter that one rank holds under tensor parallelism (docs/parallelism.md). With
-// `split`, the tensor holds the rank's slices of each section (q, k and v, for example), one
-// section after another. Without `split`, the tensor is whole, but its gradient covers only
-// `slices`. A weight that all slices use has one variable per slice. A balanced tree adds the
-// variables' gradients once a step.
+// `split`, the tensor holds the rank's slices of each section, one section after another. Without
+// `split`, it is whole, but its gradient covers only `slices`. A weight that all slices use has one
+// variable per slice. A balanced tree adds the variables' gradients once a step.
 struct ParameterSlices {
   std::vector<std::int64_t> global_shape = {};
   std::optional<ParameterSplit> split = {};
@@ -40,8 +39,8 @@ struct ParameterSlices {
   std::string first_use = {};  // name of a shared weight's first variable; "": this one
 };
 
-// Second base class of modules whose parameters are divided over ranks. Without it, sluice treats
-// their parameters as whole.
+// Second base class of modules whose parameters are divided. Without it, parameters are considered
+// whole.
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
@@ -177,8 +176,7 @@ class KeyedRandomScope {
 
 // Fills a tensor with normal(mean, std) without autograd. Element i (row-major) depends only on
 // (seed, name, offset + i), so any slice has the same bits everywhere. float32 and float64 are
-// rounded from one double, and other dtypes from that float32. Throws Error(kInternal) for a
-// negative offset or a dtype that is not floating-point.
+// rounded from one double, and other dtypes from that float32.
 void keyed_normal_(at::Tensor& tensor, std::uint64_t seed, std::string_view name, double mean,
                    double std, std::int64_t offset = 0);
 

@@ -6,8 +6,8 @@
 //       return torch::mse_loss(out["hidden"], in["y"]);
 //     });
 //
-// A model from from_sequential() holds the given modules. Other models hold functions that make
-// modules on each rank. Ranks that are threads share a model and call its functions concurrently.
+// A model from from_sequential() holds the given modules. Other models make modules on each rank.
+// Ranks that are threads share a model and call its functions concurrently.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -70,8 +70,8 @@ class LossFunction {
 };
 
 // An additional loss that layers compute, such as an expert router's. The value is one number, the
-// mean over a microbatch, and no layer reads it. The value's mean over the step, times `scale`, is
-// added to the step's loss.
+// mean over a microbatch, and no layer reads it. The step's loss adds the value's mean times
+// `scale`.
 struct AuxiliaryLoss {
   std::string value;  // name, or pattern with '*' and '?'
   double scale = 1.0;
@@ -80,8 +80,8 @@ struct AuxiliaryLoss {
 // Sums count_labels() over the rows of integer labels.
 std::int64_t count_tokens(const at::Tensor& labels_BL);
 
-// Draws initial values, without autograd. Set one of the two functions. torch's default generator
-// is keyed by seed and name, so all layouts get equal bits. Parameters are sliced afterwards.
+// Draws initial values with one of two functions, without autograd. torch's default generator is
+// keyed by seed and name, so all layouts get equal bits. Parameters are sliced afterwards.
 struct Initialization {
   // Sets a parameter (tied: its first use) or buffer, by full name.
   std::function<void(const std::string& name, at::Tensor& value)> tensor;
@@ -127,13 +127,11 @@ enum class Nested { kWhole, kExpanded };
 // Makes each child of `net` a layer with one input and output. The first layer reads the batch's
 // `input`. Layers exchange "hidden". They hold the children themselves, so `net` has the trained
 // weights. A child that shares parameters with an earlier child is cloned and tied, and `net` does
-// not get the clone's buffers. Throws Error(kUsage) for an empty `net` or a child that cannot be
-// cloned.
+// not get the clone's buffers.
 Model from_sequential(const torch::nn::Sequential& net, const std::string& input = "x",
                       Nested nested = Nested::kWhole);
 
-// Makes each child of `parent` a layer like from_sequential(), but runs it by `call`. Throws
-// Error(kUsage) for a child that is not a Block.
+// Makes each child of `parent`, a Block, a layer like from_sequential(), but runs it by `call`.
 //
 //     from_children<BlockImpl>(*net->blocks, [](BlockImpl& block, const at::Tensor& x) {
 //       return block.forward(x, 0.5); });
@@ -163,7 +161,7 @@ struct GraphModelOptions {
 
 // Loads an exported graph (docs/any-model.md). Inputs have the names of the exported arguments. A
 // causal loss also reads "labels". Throws Error(kInput) for a file that is no exported graph, or
-// unknown operators, and Error(kUsage) for names that the graph does not have.
+// unknown operators.
 Model load_graph(const std::string& path, const GraphModelOptions& options = {});
 
 // Returns the first size of the batch's first tensor that has dimensions, or 0.
@@ -216,8 +214,7 @@ using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
 // counted, so describe native families with LayerOptions::fused = false. A layer with a cost and
 // `shapes` is not run.
 //
-// Throws Error(kUsage) for batches without rows or a value that no layer writes. Must not run on a
-// thread whose allocations a MemoryLedger counts.
+// Must not run on a thread whose allocations a MemoryLedger counts.
 ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch);
 
 // Describes layers without running them: enough for a program, but not to predict memory.

@@ -75,9 +75,8 @@ struct ParameterSpec {
   std::string dtype = "float32";
   bool trainable = true;
   bool of_adapter = false;
-  std::optional<ParameterSplit> split =
-      {};                      // how tensor parallelism divides it; none: each rank has a copy
-  std::string stored_as = {};  // name in a Hugging Face directory, if different
+  std::optional<ParameterSplit> split = {};  // how tensor parallelism divides it; none: not
+  std::string stored_as = {};                // name in a Hugging Face directory, if different
   std::int64_t numel() const;
 };
 
@@ -110,7 +109,7 @@ struct LayerInfo {
   std::vector<std::string> reads;
   std::vector<ValueSpec> writes;
   LayerCost cost;
-  // Bytes of gradients that wait for earlier layers during this layer's backward.
+  // Bytes of later layers' gradients that are allocated during this layer's backward.
   ShapePolynomial waiting_gradients;
   std::shared_ptr<const struct LayerOperators> operators;
   std::optional<AttentionMask> mask;
@@ -130,7 +129,7 @@ struct ModelSpec {
   std::string dtype;
   std::vector<ValueSpec> inputs;
   std::vector<LayerInfo> layers;
-  // Layers without parameters that run on every stage that reads their values (Model::free_layers).
+  // Layers without parameters (Model::free_layers).
   std::vector<LayerInfo> free_layers;
   std::int64_t vocab_size = 0;                // 0: no token ids
   std::optional<std::int64_t> max_positions;  // longest sequence; none: no limit
@@ -158,14 +157,13 @@ struct ModelSpec {
 ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 
-// Reads a config.json for planning only. It may nest a language model in text_config
-// (docs/models.md). If the family of the outer object is unknown, its hidden and vocabulary sizes
-// override the nested ones.
+// Reads a config.json for planning only, also with a language model in text_config
+// (docs/models.md). If the outer family is unknown, its hidden and vocabulary sizes override the
+// nested ones.
 ModelSpec read_language_model_spec(const std::string& path);
 
 inline constexpr int kMaxLayers = 10000;
-// Returns blocks without parameters, values or costs, to split by layer counts. Throws
-// Error(kUsage) unless 1 <= num_layers <= kMaxLayers.
+// Returns blocks without parameters, values or costs, to split by layer counts.
 ModelSpec model_spec_of_blocks(int num_layers);
 
 // Whether the head computes the loss by blocks of the vocabulary, without storing all logits. The

@@ -81,11 +81,10 @@ struct ActivationCheckpoint {
 
 // Data parallelism: replicas of the pipeline, each with its own rows.
 //
-// With kExact, a step's microbatches (replica 0 first) form `shards` equal ranges. The gradients of
-// each range are summed in microbatch order. A balanced binary tree adds the ranges' sums: [0, n)
-// is [0, n/2) + [n/2, n). Every degree that divides the shards gets the same bits. With kFast, each
-// replica sums the gradients of its microbatches, and the replicas' sums are added in replica
-// order.
+// With kExact, a step's microbatches (replica 0 first) form `shards` equal ranges. Gradients are
+// summed in order in each range. A balanced binary tree adds the ranges' sums: [0, n) is [0, n/2) +
+// [n/2, n). Every degree that divides the shards gets the same bits. With kFast, each replica sums
+// its microbatches' gradients, and the replicas' sums are added in order.
 enum class Reduction : std::uint8_t { kExact, kFast };
 
 struct DataParallel {
@@ -126,7 +125,7 @@ enum class DeviceKind : std::uint8_t {
 
 // How a checkpoint becomes visible atomically.
 enum class Commit : std::uint8_t {
-  kRename,  // the directory is written under another name, then renamed
+  kRename,  // directory is written under another name, then renamed
   kMarker,  // valid once manifest.json exists, for storage without atomic renames
 };
 

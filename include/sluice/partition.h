@@ -113,7 +113,6 @@ const std::vector<std::string>& partition_conventions();
 // Returns the default of EndWeights: 1 in torchtitan's conventions, otherwise 0.
 int default_end_weight(const ConventionName& convention);
 
-// Throws Error(kUsage).
 Partition make_partition(const ModelSpec& model, const PartitionOptions& options);
 
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);

@@ -91,8 +91,7 @@ struct LoadedState {
 class Pipeline {
  public:
   // Collective. Creates this rank's stages and draws weights. The arguments must outlive the
-  // pipeline. Throws Error(kUsage) if plan, model, transport size or trainable modules do not
-  // match.
+  // pipeline.
   Pipeline(const Model& model, const Plan& plan, Transport& transport, RunOptions options = {});
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -131,13 +130,12 @@ class Pipeline {
   // Collective. The whole model's state in CPU copies on rank 0 (others: empty), unordered, with
   // tied parameters under all names.
   std::vector<std::pair<std::string, at::Tensor>> state_dict() const;
-  // Copies the values of this rank's parameters and buffers from `state`. Throws Error(kUsage) if
-  // one is missing or has another shape.
+  // Copies this rank's parameters and buffers from `state`.
   void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state);
 
   // Collective. Saves parameters, buffers, step count and `options`, but no gradients, as a
   // directory that replaces an older one as a whole. If writing fails, throws Error(kCheckpoint) on
-  // every rank and leaves the older one. Throws Error(kUsage) for unsuitable options.
+  // every rank and leaves the older one.
   void save(const std::string& path, const SaveOptions& options = {});
   // Collective. Loads what this rank needs, from any layout. With the same seed, the next step
   // draws the same random numbers as the saved run would. Throws Error(kCheckpoint) for a damaged
@@ -145,8 +143,7 @@ class Pipeline {
   // changes.
   LoadedState load(const std::string& path, const LoadOptions& options = {});
 
-  // Calls `fill` for each stage to set its weights. It must set all uses of a tied parameter to the
-  // same value.
+  // Calls `fill` for each stage. It must set all uses of a tied parameter to the same value.
   void load_weights(const FillStage& fill);
   // Divides all gradients, for example by a token count that is known only after several steps.
   void scale_grads_by_divisor(double divisor);

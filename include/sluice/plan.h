@@ -57,7 +57,6 @@ struct ScheduleChoice {
   ScheduleChoice() = default;
   ScheduleChoice(ScheduleKind kind) : name(kind) {}
   ScheduleChoice(Schedule schedule) : own(std::move(schedule)) {}
-  // Throws Error(kUsage) with the nearest name.
   template <typename Text>
   requires std::convertible_to<const Text&, std::string_view> ScheduleChoice(const Text& text)
       : ScheduleChoice(parse(text)) {}
@@ -178,8 +177,7 @@ class RefusedSchedule : public Error {
   std::shared_ptr<const Refused> refused_;
 };
 
-// Throws Error(kUsage) for options that contradict the model or each other, and RefusedSchedule
-// (kInput) for a schedule that cannot run.
+// Throws RefusedSchedule (kInput) for a schedule that cannot run.
 Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
 
 // Reads a file of `sluice plan --measure` (docs/simulate.md). Throws Error(kInput) with file and

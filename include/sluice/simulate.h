@@ -5,9 +5,9 @@
 //
 // A compute action starts when its rank is free and its inputs have arrived. Messages of a channel
 // follow each other, take bytes / bandwidth, and arrive `latency` later. UNSHARD and reductions
-// overlap with compute, but not with each other on one rank. Collectives start when all members
-// have posted them. PARTIAL_NORM fills idle time. UPDATE and OPTIMIZER_STEP occupy their rank.
-// Times are in any one unit (docs/simulate.md).
+// overlap with compute. A rank runs its UNSHARDs one by one, and its reductions too. Collectives
+// start when all members have posted them. PARTIAL_NORM fills idle time. UPDATE and OPTIMIZER_STEP
+// occupy their rank. Times are in any one unit (docs/simulate.md).
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ struct StageCosts {
   double reduce_gradients = 0;
   double partial_norm = 0;
   double optimizer_step = 0;  // UPDATE, or the stage's share of OPTIMIZER_STEP and norm
-  // Bytes. The bytes of a rank's stages are added, but only the largest running_bytes counts.
+  // Bytes. Stages of a rank add up, but only their largest running_bytes counts.
   double kept_bytes = 0;              // per microbatch from F to B or I
   double kept_after_input_bytes = 0;  // per microbatch from I to W
   double held_bytes = 0;              // all the time
@@ -56,7 +56,7 @@ struct Costs {
 };
 
 // Parses "F=1,I=1,W=1,B=2,comm=0,UNSHARD=0,..." with any keys in any order. comm is the latency,
-// and B defaults to I + W. Throws Error(kUsage).
+// and B defaults to I + W.
 Costs parse_costs(std::string_view text);
 // Parses the JSON of docs/simulate.md. Throws Error(kInput).
 Costs parse_costs_json(std::string_view text, const std::string& file_name);
@@ -76,7 +76,7 @@ struct RankTimeline {
   double update = 0;                 // part of `busy` in updates
   double finish = 0;
   double warmup = 0, waiting = 0, drain = 0;
-  // Most forwards at once whose W or B has not run (second: whose I or B has not run).
+  // Most forwards at once whose W or B (second member: I or B) has not run.
   int peak_live = 0, peak_live_until_grad_input = 0;
   double peak_bytes = 0;  // if the costs have bytes
   std::vector<int> live;  // forwards without their W or B, after each instruction
@@ -102,7 +102,7 @@ struct Simulation {
   }
 };
 
-// The program must have passed verify(). Throws Error(kUsage) for negative costs or wrong sizes.
+// The program must have passed verify().
 Simulation simulate(const Program& program, const Costs& costs = {});
 
 struct GridOptions {

@@ -23,9 +23,8 @@ class Optimizer;
 
 class Trainer {
  public:
-  // Collective, before the pipeline's first step. The pipeline must outlive the trainer. Throws
-  // Error(kUsage) without StepEnd::kUpdate, for a second trainer, or for options that differ
-  // between ranks.
+  // Collective, before the pipeline's first step. The pipeline must outlive the trainer. The plan
+  // must have StepEnd::kUpdate. A pipeline has at most one trainer.
   Trainer(Pipeline& pipeline, const OptimizerOptions& options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -34,8 +33,7 @@ class Trainer {
   // Collective. Throws Error(kNotFinite) on every rank, before any update, if the loss or a
   // gradient is not finite. Checks inputs like Pipeline::train_step().
   StepResult step(const Inputs& inputs, double learning_rate, const StepOptions& options = {});
-  // Runs a step on microbatches that are already cut. Does not check that all ranks pass the same
-  // batch.
+  // Runs a step on microbatches that are already cut. Does not check that ranks agree on the batch.
   StepResult step(const StepBatch& batch, double learning_rate);
 
   const Optimizer& optimizer() const;

@@ -16,7 +16,6 @@ struct HfNames {
 };
 
 std::span<const HfNames> hf_names();
-// Returns nullptr for an unknown model_type.
 const HfNames* find_hf_names(std::string_view model_type);
 
 }  // namespace sluice

@@ -72,7 +72,6 @@ class ModelSource {
   virtual std::shared_ptr<const ModelSpec> part_of(const std::string& /*directory*/) const {
     return nullptr;
   }
-  // The text of config.json in a directory of weights. Throws Error(kInput) if it cannot be read.
   virtual std::string read_config(const std::string& directory) const;
 };
 
@@ -98,7 +97,7 @@ class ModelKind {
 
 class ModelMaker;
 
-// A row of the table of kinds. Null maker: the kind is one of sluice's native families.
+// A row of the table of kinds. Null maker: one of sluice's own kinds.
 struct KindRow {
   const ModelKind* kind;
   const ModelMaker* maker = nullptr;

@@ -110,8 +110,7 @@ AxisSet axes_of(ActionKind kind);
 std::string to_text(const Action& action);
 void append_text(const Action& action, std::string& out);
 
-// Parses a text from to_text(). Allows spaces around the text and the halves of a pair. Throws
-// Error(kInput).
+// Allows spaces around the text and the halves of a pair. Throws Error(kInput).
 Action parse_action(std::string_view text);
 
 }  // namespace sluice

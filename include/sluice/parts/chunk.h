@@ -29,7 +29,7 @@ class Chunk {
       std::function<std::vector<at::Tensor>(std::size_t i, std::vector<at::Tensor>& read)>;
 
   // Keys the constructors' random numbers by layer name. `inputs` and `outputs` are in message
-  // order. Throws Error(kUsage) for an inconsistent layer.
+  // order.
   Chunk(std::vector<LayerSpec> layers, int first_layer, std::vector<std::string> inputs,
         std::vector<std::string> outputs);
   ~Chunk();
@@ -38,8 +38,7 @@ class Chunk {
 
   // Maps the values of inputs() to those of outputs(). `call` defaults to run_layer(). Random
   // numbers are keyed by (seed, step, layer name, microbatch). Values are dropped before their last
-  // reader runs. Throws Error(kUsage) if a value is missing, or a layer returns the wrong number of
-  // values or writes to a batch input.
+  // reader runs.
   Values forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
                  std::int64_t microbatch, const LayerCall& call = {});
   // Runs layer i with random numbers from `begin`. Null: keyed as in forward().
@@ -49,8 +48,7 @@ class Chunk {
   // The random stream with which layer i starts. Null: a new stream with its own key.
   std::shared_ptr<const KeyedStream> random_numbers(std::size_t i) const;
 
-  // Returns the outputs' shapes and dtypes. None if a layer has no shape function. Throws
-  // Error(kUsage) for a wrong number of metas.
+  // Returns the outputs' shapes and dtypes. None if a layer has no shape function.
   std::optional<std::vector<TensorMeta>> output_metas(const std::vector<TensorMeta>& inputs,
                                                       const Values& batch) const;
 
@@ -89,9 +87,9 @@ class Chunk {
   std::vector<ParameterInfo> parameters_;
   std::unique_ptr<CastedWeights> casted_weights_;
   std::unique_ptr<KeyedStream> random_numbers_;
-  std::vector<std::string> unused_inputs_;                // neither passed on nor read
-  std::vector<std::vector<std::string>> release_before_;  // by layer: values that it reads last
-  std::vector<std::vector<std::string>> release_after_;   // by layer: values that no layer reads
+  std::vector<std::string> unused_inputs_;
+  std::vector<std::vector<std::string>> release_before_;
+  std::vector<std::vector<std::string>> release_after_;
   std::vector<at::Tensor> first_layer_outputs_;
   std::string failed_layer_;
 };
@@ -109,7 +107,7 @@ class GradientSum {
  public:
   virtual ~GradientSum() = default;
   virtual const at::Tensor& parameter() const = 0;
-  // Adds a gradient (undefined: nothing). Throws Error(kUsage) for a sparse gradient.
+  // `gradient` may be undefined, but not sparse.
   virtual void add(const at::Tensor& gradient) = 0;
   // Returns the sum, to which the caller must add one gradient, or which it must overwrite if the
   // flag is true. Returns an undefined tensor if the sum is not dense or not of the parameter's

@@ -62,7 +62,7 @@ class ExecutorObserver {
 };
 
 // Times of one step on one rank, in seconds of the rank's thread, which does not wait for a GPU.
-// `total` is the sum of all shares below and other().
+// `total` is the sum of the times below and other().
 struct StepTimes {
   double total = 0;
   double compute = 0;       // F, B, I, W and pairs, without waiting
@@ -150,7 +150,6 @@ class MemoryLedger {
   void transfer(const void* storage, int rank);
 
   std::int64_t live_bytes(int rank) const;
-  // Returns the peak since the last reset_peak(rank).
   std::int64_t peak_bytes(int rank) const;
   void reset_peak(int rank);
 

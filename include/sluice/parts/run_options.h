@@ -47,7 +47,6 @@ struct MeshAxis {
 
 struct NamedMesh {
   std::vector<MeshAxis> axes;
-  // Throws Error(kUsage) with the nearest name.
   const MeshAxis& operator[](std::string_view name) const;
 };
 

@@ -62,13 +62,12 @@ class Stage {
   void to_empty(at::Device device);
 
   // Takes inputs in the order of chunk().inputs(). Those that require grad get a gradient. Returns
-  // the outputs with their graph, so send detached copies and release the outputs. Throws like
-  // Chunk::forward(), and Error(kUsage) if a parameter was moved, converted or unfrozen.
+  // the outputs with their graph, so send detached copies and release the outputs.
   Values forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs, const Values& batch);
   // Sets the roots of this microbatch's backward.
   void keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots);
 
-  // Drops the microbatch. Call it instead of keep() if no backward follows.
+  // Call it instead of keep() if no backward follows.
   void forget(std::int64_t microbatch);
 
   // Takes a gradient per root of keep() and returns one per input, undefined for none.
@@ -127,7 +126,7 @@ class RankStages {
   RankStages& operator=(RankStages&&) noexcept;
 
   const std::vector<std::unique_ptr<Stage>>& stages() const { return stages_; }  // ascending
-  // For an Executor. Valid as long as this object, even after a move.
+  // The pointers stay valid when this object is moved.
   std::vector<Stage*> pointers() const;
 
   // Returns the shapes and dtypes of a stage's inputs. None if an earlier layer has no shape
@@ -137,8 +136,7 @@ class RankStages {
   // Throws Error(kUsage) for a parameter on the meta device.
   void draw_weights(std::uint64_t seed);
 
-  // Moves the stages. Call it before an optimizer holds the parameters. Throws Error(kUsage) for a
-  // parameter on the meta device.
+  // Call it before an optimizer holds the parameters. None may be on the meta device.
   void to(at::Device device);
   // Moves like to(), but parameters on the meta device get memory to load or draw into. They remain
   // the same tensors, and tied parameters share storage again.
@@ -154,8 +152,7 @@ class RankStages {
 
 // Builds the stages that `partition` places on `rank`. Tied parameters of one rank share storage.
 // With Model::fuse the layers of a stage become one, except for those that run twice. Modules keep
-// their mode (train or eval). Throws like Chunk, and Error(kUsage) for a partition of another
-// number of layers or a value that no layer writes.
+// their mode (train or eval).
 RankStages build_stages(const Model& model, const Partition& partition, int rank,
                         const StageOptions& options = {});
 

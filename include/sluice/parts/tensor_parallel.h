@@ -39,7 +39,7 @@ class SliceGroup {
  public:
   SliceGroup() = default;  // one slice
   // `group` has the ranks along axis tp, and is empty for one rank. Rows of activations are divided
-  // along sequence_dim. Throws Error(kUsage) if the options do not fit the group's size.
+  // along sequence_dim.
   SliceGroup(Group group, const TensorParallel& options, std::int64_t sequence_dim = 1);
   // For a parallelize hook.
   explicit SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim = 1);
