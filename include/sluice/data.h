@@ -95,7 +95,7 @@ struct TokenDataOptions {
   std::int64_t seq_len = 0;  // at least 1
   std::int64_t vocab_size = 0;
   std::int64_t num_labels = 0;  // 0: vocab_size
-  std::int64_t seed = 0;        // for shuffling
+  std::int64_t seed = 0;
   std::string model_directory;  // for tokenizer "auto"
   // model_type of config.json, for chat_template.
   std::string model_family = {};
@@ -110,7 +110,6 @@ struct TokenDataOptions {
   bool tokens = true;
   // A step without counted labels or rows is refused.
   CountOf count = CountOf::kLabels;
-  // Whether rows may have an attention_mask and position_ids.
   bool takes_mask = true, takes_positions = true;
   // Whether padding has attention_mask 0, as for models whose tokens see later ones.
   bool masks_padding = false;
@@ -196,9 +195,9 @@ class TokenData {
   // Values chosen for "auto" options: {"data.tokenizer", "bytes"}.
   std::map<std::string, std::string> choices() const;
 
-  // Throws Error(kInput) "file:line" for a malformed row, an id outside the vocabulary, a row above
-  // seq_len (unless data.truncate), or a field that is missing or contradicts its FieldOption or
-  // its microbatch's first row.
+  // Throws Error(kInput) "file:line" for a malformed row, an unknown id, a row above seq_len
+  // (unless data.truncate), or a field that is missing or contradicts its FieldOption or its
+  // microbatch's first row.
   TokenRows read(DataPosition position, std::int64_t num_rows) const;
 
   // Reads the rows of a step. Throws like read(), and Error(kInput) if the step has no counted

@@ -10,7 +10,7 @@
 namespace sluice {
 
 // The value is the exit code of the process (docs/failures.md). Any function may throw kUsage for
-// invalid arguments.
+// invalid arguments, and kInput for invalid files.
 enum class ErrorKind : int {
   kInternal = 1,
   kUsage = 2,

@@ -92,8 +92,8 @@ struct LayerSpec {
   std::function<void(const std::string& name, const std::string& key, at::Tensor& value,
                      std::uint64_t seed)>
       initialize = {};
-  // If there is no cost, describe() (model.h) measures it.
   LayerRole role = LayerRole::kBlock;
+  // Without a cost, describe() (model.h) runs the layer to find it.
   std::optional<LayerCost> cost = {};
   std::string class_name = {};  // of the module, if known before `make` runs
   // Whether the backward recomputes the forward. Set by build_stages().

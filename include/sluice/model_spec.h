@@ -152,8 +152,7 @@ struct ModelSpec {
 };
 
 // Reads a config.json or its directory. Missing fields have transformers' defaults. Throws
-// Error(kInput) with file and field for bad JSON, an unknown family, or values that are out of
-// range or not implemented.
+// Error(kInput) with file and field, also for values that are not implemented.
 ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 

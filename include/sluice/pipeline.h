@@ -98,11 +98,10 @@ class Pipeline {
   Pipeline& operator=(const Pipeline&) = delete;
 
   // Collective. Runs forward and backward of a batch, cut into the plan's microbatches, and adds to
-  // `.grad`. Throws Error(kUsage) for a plan with StepEnd::kUpdate, inputs that are missing,
-  // unknown, of unequal lengths or require a gradient, parameters that were moved or replaced, and,
-  // with several ranks, a second step before parameters() was called. Throws Error(kInput) for
-  // fewer rows than microbatches, or if the loss counts no token or row. Warns once if a loss is
-  // not finite (see RunOptions::requires_finite).
+  // `.grad`. The plan must have StepEnd::kGradients, and inputs must not require a gradient. With
+  // several ranks, call parameters() before the second step. Throws Error(kInput) for fewer rows
+  // than microbatches, or if the loss counts no token or row. Warns once if a loss is not finite
+  // (see RunOptions::requires_finite).
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
   // Collective. Runs forwards in evaluation mode, for any number of rows.
   StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});
@@ -111,8 +110,8 @@ class Pipeline {
   std::vector<Values> predict(const Inputs& inputs, OutputRanks ranks = OutputRanks::kAll);
   // Collective. Updates weights with a torch optimizer. With zero1 and zero3, also sends updated
   // weights to all replicas. A direct optimizer.step() is then refused. Throws Error(kUsage) for an
-  // optimizer with other tensors or a closure (LBFGS), and with zero1 or zero3 for one that save()
-  // does not support.
+  // optimizer with other tensors or a closure (LBFGS), or (zero1, zero3) one that save() does not
+  // support.
   void update(torch::optim::Optimizer& optimizer);
 
   // Moves the modules. Throws Error(kUsage) after parameters() or a step, and with zero3.
@@ -135,7 +134,7 @@ class Pipeline {
 
   // Collective. Saves parameters, buffers, step count and `options`, but no gradients, as a
   // directory that replaces an older one as a whole. If writing fails, throws Error(kCheckpoint) on
-  // every rank and leaves the older one.
+  // every rank and leaves the older directory.
   void save(const std::string& path, const SaveOptions& options = {});
   // Collective. Loads what this rank needs, from any layout. With the same seed, the next step
   // draws the same random numbers as the saved run would. Throws Error(kCheckpoint) for a damaged

@@ -180,11 +180,10 @@ class RefusedSchedule : public Error {
 // Throws RefusedSchedule (kInput) for a schedule that cannot run.
 Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
 
-// Reads a file of `sluice plan --measure` (docs/simulate.md). Throws Error(kInput) with file and
-// field.
+// Reads a file of `sluice plan --measure` (docs/simulate.md).
 std::shared_ptr<const LayerTimes> read_layer_times(const std::string& path);
 
-// Returns the plan as text. options.width must be at least 80. Long names may exceed the width.
+// options.width must be at least 80. Long names may exceed the width.
 std::string describe_plan(const Plan& plan, const GridOptions& options);
 std::ostream& operator<<(std::ostream& out, const Plan& plan);
 std::string plan_json(const Plan& plan);

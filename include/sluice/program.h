@@ -35,7 +35,7 @@ struct Program {
   Mesh mesh;
   std::vector<std::vector<Action>> ranks;  // [rank][instruction], without kIdle
   std::vector<TieGroup> tie_groups;        // indexed by Action::group
-  bool forward_only = false;               // for evaluation
+  bool forward_only = false;
   // Whether the program only updates weights, with the caller's optimizer.
   bool update_only = false;
   std::vector<StageBackward> backwards;  // by stage; empty: all kFull

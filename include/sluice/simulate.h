@@ -58,7 +58,7 @@ struct Costs {
 // Parses "F=1,I=1,W=1,B=2,comm=0,UNSHARD=0,..." with any keys in any order. comm is the latency,
 // and B defaults to I + W.
 Costs parse_costs(std::string_view text);
-// Parses the JSON of docs/simulate.md. Throws Error(kInput).
+// Parses the JSON of docs/simulate.md.
 Costs parse_costs_json(std::string_view text, const std::string& file_name);
 Costs read_costs(const std::string& path);
 

@@ -21,8 +21,7 @@ namespace sluice {
 class Tokenizer {
  public:
   // Reads a tokenizer.json, or a directory with one and its settings (config.json and others).
-  // Throws Error(kInput) with file and field for what is missing, malformed, too large, or not
-  // implemented (docs/tokenizer.md).
+  // Throws Error(kInput) with file and field (docs/tokenizer.md).
   static Tokenizer read(const std::string& path);
   static Tokenizer parse(std::string_view json, const std::string& file_name);
 

@@ -35,11 +35,11 @@ struct RowNeeds {
   bool tokens = true;
   std::vector<FieldOption> fields;  // inputs beside the tokens, or instead of them
   bool takes_mask = true, takes_positions = true;
-  bool masks_padding = false;  // whether padding has attention_mask 0
+  bool masks_padding = false;
   CountOf count = CountOf::kLabels;
   bool counts_by_model = false;  // the model counts neither labels nor rows
   std::int64_t vocab_size = 0;   // exclusive limit of token ids
-  std::int64_t num_labels = 0;   // 0: vocab_size
+  std::int64_t num_labels = 0;
 };
 
 void set_row_needs(const RowNeeds& needs, TokenDataOptions& options);
@@ -89,7 +89,6 @@ class ModelKind {
   virtual std::optional<std::string> refusal(ModelFeature /*feature*/) const {
     return std::nullopt;
   }
-  // Throws Error(kInput) for bad files, Error(kUsage) for an unsuitable request.
   virtual ModelSpec read(const ModelRequest& request) const = 0;
   // Returns the parameter dtype if the model's files determine it, otherwise "".
   virtual std::string fixed_dtype(const ModelSpec& /*model*/) const { return {}; }

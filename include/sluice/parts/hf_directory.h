@@ -18,7 +18,6 @@ class HfShards;
 
 class HfDirectory {
  public:
-  // Throws Error(kInput) if the directory or a file in it is missing or wrong.
   explicit HfDirectory(std::string path);
 
   const std::string& path() const;
@@ -36,14 +35,12 @@ class HfDirectory {
 void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
                      const ModelSpec& model);
 
-// Fills buffers by full name. Throws like load_parameters(), and for another dtype unless both are
-// floating.
+// Fills buffers by full name. Stored dtypes must be equal, unless both are floating-point.
 void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buffers);
 
 // Returns a function for Model::initialization that sets each parameter to its stored value.
 // Parameters that match a pattern in `own` ("*.adapter_*") may be missing, and then keep the drawn
-// values. Ranks may share the function. Throws like HfDirectory() and, in the function,
-// load_parameters().
+// values. Ranks may share the function.
 std::function<void(const std::string& name, at::Tensor& value)> stored_values(
     const std::string& path, const std::vector<std::string>& own = {});
 

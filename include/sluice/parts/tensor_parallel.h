@@ -204,9 +204,9 @@ using ParallelTable = std::vector<std::pair<std::string, ParallelStyle>>;
 
 // Divides modules of the chunk in place. Operators that read their weights then compute by slices.
 // Between a kColwise and the next kRowwise, code sees this rank's columns, so it must infer sizes
-// (view({b, l, -1, head_dim})) and treat each head separately. Throws Error(kUsage) for a module of
-// another kind, and with a single stage for a pattern without match. Forwards throw it if an
-// unsupported operator reads a divided weight, or dropout cannot see its slices.
+// (view({b, l, -1, head_dim})) and treat each head separately. With a single stage, every pattern
+// must match. Forwards throw Error(kUsage) if an unsupported operator reads a divided weight, or
+// dropout cannot see its slices.
 void parallelize_module(LocalChunk& chunk, const ParallelTable& table,
                         std::int64_t sequence_dim = 1);
 
