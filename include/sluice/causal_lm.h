@@ -30,8 +30,7 @@ struct LayerOptions {
 };
 
 // Returns one LayerSpec per entry of model.layers, without allocating parameters. The layers share
-// one rotary table per device. Throws Error(kInput) for a model that sluice can plan but not run,
-// and Error(kUsage) if only one of `model` and `options` has an adapter.
+// one rotary table per device. Throws Error(kInput) for a model that sluice can plan but not run.
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options = {});
 
 // Combines make_layers() and causal_lm_loss(). A batch has int64 "input_ids" and "labels" [batch,

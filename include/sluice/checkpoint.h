@@ -29,7 +29,7 @@ struct SavedTensor {
   std::uint64_t offset = 0, bytes = 0;
   std::vector<std::int64_t> shape;
   std::string dtype;  // as in safetensors: "BF16"
-  std::string hash;   // 32 hexadecimal digits
+  std::string hash;
   friend bool operator==(const SavedTensor&, const SavedTensor&) = default;
 };
 
@@ -53,7 +53,7 @@ struct Manifest {
   std::string run;              // 16 hexadecimal digits, kept on resuming
   std::int64_t generation = 0;  // incremented if a run ignores newer checkpoints in its folder
   std::int64_t step = 0;        // the last step that updated the weights
-  std::int64_t sequence = 0;    // sequences used so far
+  std::int64_t sequence = 0;
   std::uint64_t seed = 0;
   std::map<std::string, Fingerprint> fingerprints;  // "configuration", "model", "data"
   std::map<std::string, std::string> settings;      // settings that affect results: "optimizer.lr"
@@ -79,7 +79,7 @@ class Checkpoint {
 
   const std::string& path() const;
   const Manifest& manifest() const;
-  // Compares every file with its hash. Throws Error(kCheckpoint) that names a file and tensor that
+  // Compares every file with its hash. Throws Error(kCheckpoint) with a file and tensor that
   // differ.
   void verify(int num_threads = 1) const;
 

@@ -160,8 +160,7 @@ struct GraphModelOptions {
 };
 
 // Loads an exported graph (docs/any-model.md). Inputs have the names of the exported arguments. A
-// causal loss also reads "labels". Throws Error(kInput) for a file that is no exported graph, or
-// unknown operators.
+// causal loss also reads "labels". Throws Error(kInput) for unknown operators.
 Model load_graph(const std::string& path, const GraphModelOptions& options = {});
 
 // Returns the first size of the batch's first tensor that has dimensions, or 0.

@@ -1,4 +1,4 @@
-// Holds the options of a training step. Needs no LibTorch.
+// Holds the options of a training step.
 #pragma once
 
 #include <array>
@@ -69,7 +69,7 @@ struct ActivationCheckpoint {
     kNone,
     kFull,     // every block (LayerRole::kBlock)
     kClasses,  // layers with a module of these classes (torch::nn::Module::name())
-    kLayers,   // layers with these names
+    kLayers,
   };
   Kind kind;
   std::vector<std::string> names;  // for kClasses and kLayers

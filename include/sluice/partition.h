@@ -21,7 +21,8 @@ namespace sluice {
 
 using ModuleNames = std::vector<std::vector<std::string>>;
 
-enum class Rounding { kNone, kUp, kDown };  // rounds the stages to a multiple of the ranks
+// Rounds the number of stages to a multiple of the ranks.
+enum class Rounding { kNone, kUp, kDown };
 
 enum class Remainder { kFirst, kLast, kMiddle };
 
@@ -43,7 +44,6 @@ std::string_view name_of(Convention convention);
 Convention parse_kind(std::string_view name, Convention);
 using ConventionName = ByName<Convention>;
 
-// Options that contradict each other or the convention are refused.
 struct PartitionOptions {
   ConventionName convention = Convention::kSluice;
   // 0: one per stage.
@@ -100,7 +100,7 @@ struct Partition {
   std::vector<std::string> split_points;  // first layer of each stage but the first
   std::vector<StageContent> stages;
   std::vector<TieGroup> tie_groups;  // including those on one stage
-  // None for splits by names and conventions without weights.
+  // None if the split is by names or the convention has no weights.
   std::optional<EndWeights> weights;
   std::vector<std::string> notes;  // overridden options
 

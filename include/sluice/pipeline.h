@@ -100,8 +100,7 @@ class Pipeline {
   // Collective. Runs forward and backward of a batch, cut into the plan's microbatches, and adds to
   // `.grad`. The plan must have StepEnd::kGradients, and inputs must not require a gradient. With
   // several ranks, call parameters() before the second step. Throws Error(kInput) for fewer rows
-  // than microbatches, or if the loss counts no token or row. Warns once if a loss is not finite
-  // (see RunOptions::requires_finite).
+  // than microbatches, or if the loss counts no token or row. Warns once if a loss is not finite.
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
   // Collective. Runs forwards in evaluation mode, for any number of rows.
   StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});

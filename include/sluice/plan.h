@@ -69,7 +69,7 @@ struct PipelineOptions {
   // Ranks of one pipeline. None: as in schedule.own, else 1.
   std::optional<int> num_ranks = {};
   ScheduleChoice schedule = {};
-  // None: as schedule.own, else 1.
+  // None: as in schedule.own, else 1.
   std::optional<int> num_microbatches = {};
   // partition.schedule is ignored. partition.num_ranks must be 0 or equal num_ranks.
   PartitionOptions partition = {};
@@ -91,7 +91,7 @@ struct PipelineOptions {
   // Patterns of full names of parameters that train ("*.norm.weight"). If the plan does not know
   // the parameters, clear requires_grad in LayerSpec::make and set `frozen_layers`.
   std::vector<std::string> trainable = {"*"};
-  // Patterns of layers in which nothing trains.
+  // Patterns of names of layers in which nothing trains.
   std::vector<std::string> frozen_layers = {};
   ActivationCheckpoint activation_checkpoint = {};
   // Multiplies the number of ranks. num_microbatches is per replica.
@@ -107,7 +107,7 @@ struct PipelineOptions {
   bool keeps_snapshot = false;
 };
 
-// Bytes of tensors on a rank (docs/memory.md). Sums saturate.
+// Bytes of tensors on a rank (docs/memory.md).
 struct RankMemory {
   std::int64_t num_parameters = 0;  // a tied parameter counts once
   std::int64_t parameter_bytes = 0;

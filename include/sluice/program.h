@@ -23,7 +23,7 @@
 namespace sluice {
 
 struct TieGroup {
-  std::string name;  // full name of the first use
+  std::string name;  // full name of the parameter's first use
   std::vector<int> stages;
 };
 

@@ -73,7 +73,7 @@ struct ScheduleInfo {
   std::string name;
   std::vector<std::string> aliases;  // lower case
   std::string source;
-  bool single_stage = false;  // exactly one stage per rank
+  bool single_stage = false;
   Placement placement = Placement::kLoop;
   Schedule (*build)(const ScheduleShape&) = nullptr;  // stages_per_rank must be set
 };

@@ -46,7 +46,7 @@ struct Costs {
   double gather_outputs = 0.0;
   double reduce_norm = 0.0;
   double action = 0.0;  // added to every compute action
-  // Ranks that can compute at once, which bounds a step by work / parallel_ranks. 0: all.
+  // Ranks that can compute at once (0: all). A step takes at least work / parallel_ranks.
   double parallel_ranks = 0.0;
   double latency = 0.0;
   double bandwidth = 0.0;             // bytes per unit of time; 0: infinite
@@ -72,18 +72,18 @@ struct TimedAction {
 
 struct RankTimeline {
   std::vector<TimedAction> actions;  // compute actions; an overlapped pair is two
-  double busy = 0;                   // in compute actions and updates
+  double busy = 0;                   // time in compute actions and updates
   double update = 0;                 // part of `busy` in updates
   double finish = 0;
   double warmup = 0, waiting = 0, drain = 0;
   // Most forwards at once whose W or B (second member: I or B) has not run.
   int peak_live = 0, peak_live_until_grad_input = 0;
-  double peak_bytes = 0;  // if the costs have bytes
+  double peak_bytes = 0;  // 0 if the costs have no bytes
   std::vector<int> live;  // forwards without their W or B, after each instruction
 };
 
 struct Simulation {
-  double makespan = 0;         // end of the last action
+  double makespan = 0;
   double bubble_fraction = 0;  // idle time / (ranks * makespan)
   std::vector<RankTimeline> ranks;
   // A chain of compute actions that spans the makespan. `index` is a position in

@@ -3,8 +3,7 @@
 //     auto ids = sluice::Tokenizer::read("models/llama").encode("Hello");
 //
 // Ids and text match transformers' AutoTokenizer. Unimplemented parts and settings are refused by
-// name. A call's time and memory are bounded by the text's length, even for hostile files. Const
-// members are thread-safe.
+// name. A call's time and memory are bounded by the text's length. Const members are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +25,7 @@ class Tokenizer {
   static Tokenizer parse(std::string_view json, const std::string& file_name);
 
   // add_special_tokens adds the post-processor's tokens, such as "<s>". Invalid UTF-8 counts as
-  // U+FFFD. Throws Error(kInput) for a text above 1 GiB or that the file's rules expand beyond
-  // bounds, or an unknown character if the vocabulary lacks unk_token.
+  // U+FFFD. Throws Error(kInput) for a text above 1 GiB, or an unknown character without unk_token.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
   // Encodes without special tokens and without SentencePiece's leading space.
   std::vector<std::int32_t> encode_continuation(std::string_view text) const;
@@ -35,7 +33,6 @@ class Tokenizer {
   const std::vector<std::int32_t>& prefix() const;
   const std::vector<std::int32_t>& suffix() const;
 
-  // Throws Error(kInput) for an id that does not exist.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens = false) const;
 
   // Looks up vocabulary and added tokens.

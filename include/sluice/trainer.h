@@ -31,7 +31,7 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   // Collective. Throws Error(kNotFinite) on every rank, before any update, if the loss or a
-  // gradient is not finite. Checks inputs like Pipeline::train_step().
+  // gradient is not finite.
   StepResult step(const Inputs& inputs, double learning_rate, const StepOptions& options = {});
   // Runs a step on microbatches that are already cut. Does not check that ranks agree on the batch.
   StepResult step(const StepBatch& batch, double learning_rate);

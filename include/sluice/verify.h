@@ -5,7 +5,7 @@
 //
 // verify() checks ownership of stages, completeness, order, transfers, collectives and deadlocks.
 // It assumes that a RECV waits until its message heads the channel, which is stricter than
-// program.h. Takes linear time.
+// program.h.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace sluice {
 
 struct Violation {
   int rank = -1;   // -1: no single rank
-  int index = -1;  // instruction of that rank; -1: the rank as such
+  int index = -1;  // instruction of that rank; -1: no single one
   std::string action;
   std::string reason;
 };
@@ -55,7 +55,7 @@ struct VerifyReport {
 // Returns every violation and never throws. Adds transfers to a program without any.
 VerifyReport verify(const Program& program, ProofTransport transport = ProofTransport::kSluice);
 
-// Throws Error(kInput) with the first violation and the number of violations unless report.ok().
+// Throws Error(kInput) with the first violation unless report.ok().
 void require_verified(const VerifyReport& report, const std::string& subject);
 
 }  // namespace sluice

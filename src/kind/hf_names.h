@@ -8,7 +8,7 @@
 namespace sluice {
 
 struct HfNames {
-  std::string_view model_type;    // in config.json
+  std::string_view model_type;
   std::string_view architecture;  // in `architectures` of config.json
   std::string_view base_prefix;   // name prefix that models without head lack: "model."
   // Name endings of buffers that old transformers stored.

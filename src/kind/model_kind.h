@@ -1,5 +1,5 @@
 // Interface to the kinds of models that a run can train, such as Hugging Face families and exported
-// graphs. It needs no torch.
+// graphs.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-// Settings that some kinds refuse, in this order.
+// Settings that some kinds refuse.
 enum class ModelFeature { kConfigFile, kNewAdapter, kStoredAdapter, kPackedRows, kZero3, kSlices };
 
 struct ModelRequest {
@@ -38,7 +38,7 @@ struct RowNeeds {
   bool masks_padding = false;
   CountOf count = CountOf::kLabels;
   bool counts_by_model = false;  // the model counts neither labels nor rows
-  std::int64_t vocab_size = 0;   // exclusive limit of token ids
+  std::int64_t vocab_size = 0;
   std::int64_t num_labels = 0;
 };
 
@@ -68,7 +68,7 @@ class ModelSource {
   // Whether the model is part of a larger model, whose other tensors stay unchanged.
   virtual bool is_part() const { return false; }
   // Returns the model with the parameter names of the directory's weights. Null if is_part() is
-  // false or there are no weights. Throws Error(kInput).
+  // false or there are no weights.
   virtual std::shared_ptr<const ModelSpec> part_of(const std::string& /*directory*/) const {
     return nullptr;
   }

@@ -19,7 +19,7 @@
 namespace sluice {
 
 enum class ActionKind : std::uint8_t {
-  kIdle,            // an empty slot
+  kIdle,
   kForward,         // F
   kBackward,        // B: gradients of the input and the weights
   kBackwardInput,   // I: gradient of the input only
@@ -46,7 +46,7 @@ enum class ActionKind : std::uint8_t {
 struct Action {
   ActionKind kind = ActionKind::kIdle;
   ActionKind backward_kind = ActionKind::kIdle;
-  std::int16_t group = -1;  // index of the tie group
+  std::int16_t group = -1;
   std::int32_t stage = -1;  // in a pair: the forward's stage
   std::int32_t microbatch = -1;
   std::int32_t backward_stage = -1;

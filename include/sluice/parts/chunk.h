@@ -1,4 +1,4 @@
-// Runs the layers of one stage as one callable.
+// Runs the layers of one stage.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,8 +28,8 @@ class Chunk {
   using LayerCall =
       std::function<std::vector<at::Tensor>(std::size_t i, std::vector<at::Tensor>& read)>;
 
-  // Keys the constructors' random numbers by layer name. `inputs` and `outputs` are in message
-  // order.
+  // Makes the modules. Random numbers are keyed by layer name. `inputs` and `outputs` are in
+  // message order.
   Chunk(std::vector<LayerSpec> layers, int first_layer, std::vector<std::string> inputs,
         std::vector<std::string> outputs);
   ~Chunk();
@@ -143,7 +143,8 @@ class ChunkBackward {
   // Runs the whole backward (B). Takes a gradient per root and returns one per input, undefined for
   // none.
   virtual std::vector<at::Tensor> full(std::vector<at::Tensor> root_gradients) = 0;
-  // Runs I. With hold_weights, weight gradients that I had to compute are added only in weight().
+  // Computes input gradients (I). With hold_weights, weight gradients that this call had to compute
+  // are added only in weight().
   virtual std::vector<at::Tensor> input(std::vector<at::Tensor> root_gradients,
                                         bool hold_weights) = 0;
   virtual void weight() = 0;

@@ -41,7 +41,7 @@ class Flow {
   int num_stages() const { return num_stages_; }
   bool covers(int num_microbatches) const;
 
-  // Returns the number of cuts between stages. Cut s follows stage s.
+  // Cut s between stages follows stage s.
   int num_cuts() const;
   int num_passing(int stage, int num_microbatches) const;
 

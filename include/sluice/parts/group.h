@@ -76,7 +76,7 @@ class Group {
   explicit Group(std::shared_ptr<GroupBackend> backend) : backend_(std::move(backend)) {}
 
   explicit operator bool() const { return backend_ != nullptr; }
-  int rank() const;  // 0 .. size() - 1
+  int rank() const;
   int size() const;
   const std::vector<int>& members() const;  // ranks in the transport, ascending
 

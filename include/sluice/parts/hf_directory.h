@@ -31,7 +31,7 @@ class HfDirectory {
 
 // Fills this rank's parameters or slices by full name, and converts floating dtypes. All uses of a
 // tied parameter get the value of the first use in `model` that is stored. For your own modules,
-// pass an empty ModelSpec. Throws Error(kInput) for a missing tensor or another shape.
+// pass an empty ModelSpec.
 void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
                      const ModelSpec& model);
 

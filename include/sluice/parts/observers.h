@@ -79,8 +79,8 @@ struct StepTimes {
   }
 };
 
-// Rows of a trace for chrome://tracing and ui.perfetto.dev: Trace Event Format (Google, 2016), JSON
-// object form with complete events. `pid` is the rank, `tid` the row.
+// Rows of a trace in Trace Event Format (Google, 2016) for chrome://tracing and ui.perfetto.dev.
+// `pid` is the rank, `tid` the row.
 enum class TraceRow : std::uint8_t {
   kCompute,  // F, B, I, W without the wait before them; pairs including the wait
   kTransfers,

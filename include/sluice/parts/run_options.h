@@ -85,7 +85,7 @@ struct GradientReduction {
   std::function<void(int stage, std::optional<int> microbatch,
                      const std::vector<std::pair<std::string, at::Tensor>>& gradients)>
       reduce = {};
-  // Whether to call it after every backward, instead of once per step.
+  // Whether to call `reduce` after every backward, instead of once per step.
   bool per_microbatch = false;
 };
 
@@ -142,7 +142,7 @@ struct RunOptions {
 enum class OutputRanks : std::uint8_t {
   kNone,
   kLastStage,
-  kAll,  // through GATHER_OUTPUTS
+  kAll,  // all ranks, by GATHER_OUTPUTS
 };
 
 struct StepOptions {
@@ -163,7 +163,7 @@ struct StepResult {
   std::vector<double> microbatch_losses;
   // Auxiliary losses in layer order: means weighted by the microbatches' counts.
   std::vector<std::pair<std::string, double>> auxiliary;
-  // Outputs of this replica, by microbatch (StepOptions::outputs).
+  // Outputs of this replica, by microbatch.
   std::vector<Values> outputs;
   StepRequest request = StepRequest::kNone;
 

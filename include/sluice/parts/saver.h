@@ -81,8 +81,8 @@ class Saver {
   bool in_flight() const;
   // Collective. Returns nullopt while the save is in flight, and then the outcome.
   std::optional<SaveOutcome> poll(const Group& world);
-  // Collective. Waits for the outcome. Without a save in flight, returns the last outcome, or
-  // nullopt.
+  // Collective. Waits for the save's outcome. Without a save in flight, returns the last outcome,
+  // or nullopt.
   std::optional<SaveOutcome> finish(const Group& world);
 
  private:
@@ -90,7 +90,7 @@ class Saver {
   std::unique_ptr<Impl> impl_;
 };
 
-// Collective.
+// Collective. Starts a save (kLive) and waits for its outcome.
 SaveOutcome save_checkpoint(const SaveTarget& target, const RankState& state, const Group& world);
 
 }  // namespace sluice

@@ -55,7 +55,7 @@ class Stage {
   // Replaces the partial sums by `sum`, the total of all ranks.
   void set_gradient(std::size_t parameter, at::Tensor sum);
 
-  // Moves the modules and drops the gradients. Precondition: nothing is in flight.
+  // Moves the modules and drops the gradients. Precondition: no microbatch is in flight.
   void to(at::Device device);
   // Moves like to(), but parameters on the meta device get memory, filled with NaN until weights
   // are set.
@@ -76,20 +76,19 @@ class Stage {
                                          std::vector<at::Tensor> root_gradients);
   void backward_weight(std::int64_t microbatch);
 
-  // Returns the number of microbatches in flight.
   std::size_t num_live() const;
-  // Defers weight gradients that backward_input() had to compute to W. Needed if W run in another
-  // order than I.
+  // Whether weight gradients that backward_input() had to compute are added only in W. Needed if W
+  // run in another order than I.
   void defer_early_weights(bool on);
   // False once backward_input() had to compute all weight gradients (docs/numbers.md).
   bool splits_backward() const;
-  // Frees tensors derived from the weights, such as casted copies, as does clear_gradients().
-  // Precondition: nothing is in flight.
+  // Frees tensors derived from the weights, such as casted copies. Precondition: no microbatch is
+  // in flight.
   void end_step();
   // Frees tensors derived from the weights while microbatches are in flight, because RESHARD frees
   // the weights' memory. The next forward or backward derives the tensors again.
   void drop_derived();
-  // Drops everything in flight.
+  // Drops all microbatches in flight.
   void reset();
 
  private:
@@ -133,7 +132,7 @@ class RankStages {
   // function.
   std::optional<std::vector<TensorMeta>> input_metas(int stage, const Values& batch);
 
-  // Throws Error(kUsage) for a parameter on the meta device.
+  // No parameter may be on the meta device.
   void draw_weights(std::uint64_t seed);
 
   // Call it before an optimizer holds the parameters. None may be on the meta device.
@@ -151,8 +150,8 @@ class RankStages {
 };
 
 // Builds the stages that `partition` places on `rank`. Tied parameters of one rank share storage.
-// With Model::fuse the layers of a stage become one, except for those that run twice. Modules keep
-// their mode (train or eval).
+// With Model::fuse the layers of a stage become one, except recomputed layers. Modules keep their
+// mode (train or eval).
 RankStages build_stages(const Model& model, const Partition& partition, int rank,
                         const StageOptions& options = {});
 

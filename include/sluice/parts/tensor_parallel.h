@@ -11,8 +11,8 @@
 // sequence parallelism. Slices are divided as in ParameterSplit. A rank holds adjacent slices. One
 // slice per rank costs nothing extra.
 //
-// All members must make the same calls in the same order. Do not write to a tensor after passing it
-// to a mapping. Sources: Shoeybi et al., arXiv:1909.08053; Korthikanti et al., arXiv:2205.05198.
+// Do not write to a tensor after passing it to a mapping. Sources: Shoeybi et al.,
+// arXiv:1909.08053; Korthikanti et al., arXiv:2205.05198.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -41,7 +41,7 @@ class SliceGroup {
   // `group` has the ranks along axis tp, and is empty for one rank. Rows of activations are divided
   // along sequence_dim.
   SliceGroup(Group group, const TensorParallel& options, std::int64_t sequence_dim = 1);
-  // For a parallelize hook.
+  // The chunk's group, for a parallelize hook.
   explicit SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim = 1);
 
   // Returns the stage's group while its modules are made, otherwise a group with one slice.
@@ -105,7 +105,7 @@ struct ColumnParallelOptions {
   at::TensorOptions tensors = {};
 };
 
-// y = x W^T + b with the rows of W divided. x [.., in]. Drawn like torch::nn::Linear.
+// Computes y = x W^T + b with the rows of W divided. x [.., in]. Drawn like torch::nn::Linear.
 class ColumnParallelLinearImpl : public torch::nn::Module, public SlicedModule {
  public:
   ColumnParallelLinearImpl(std::int64_t in, std::int64_t out, SliceGroup tp,
@@ -133,14 +133,15 @@ struct RowParallelOptions {
   at::TensorOptions tensors = {};
 };
 
-// y = x W^T + b with the columns of W divided. b is whole.
+// Computes y = x W^T + b with the columns of W divided. b is whole.
 class RowParallelLinearImpl : public torch::nn::Module, public SlicedModule {
  public:
-  // Throws Error(kUsage) for divided rows without input_is_parallel.
+  // Divided rows need input_is_parallel.
   RowParallelLinearImpl(std::int64_t in, std::int64_t out, SliceGroup tp,
                         RowParallelOptions options = {});
-  at::Tensor forward(const at::Tensor& x);  // [.., in], or this rank's columns
-  at::Tensor forward_slices(const std::vector<at::Tensor>& parts);  // one part per own slice
+  at::Tensor forward(const at::Tensor& x);  // x: [.., in], or this rank's columns
+  // Takes one part per slice of this rank.
+  at::Tensor forward_slices(const std::vector<at::Tensor>& parts);
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
   at::Tensor weight, bias;
@@ -153,7 +154,7 @@ class RowParallelLinearImpl : public torch::nn::Module, public SlicedModule {
 TORCH_MODULE(RowParallelLinear);
 
 struct ParallelEmbeddingOptions {
-  std::optional<std::int64_t> padding_idx = {};  // gets no gradient
+  std::optional<std::int64_t> padding_idx = {};  // row that gets no gradient
   std::optional<bool> sequence_parallel = {};
   at::TensorOptions tensors = {};
 };
@@ -177,8 +178,8 @@ class ParallelEmbeddingImpl : public torch::nn::Module, public SlicedModule {
 TORCH_MODULE(ParallelEmbedding);
 
 // Returns the cross entropy of each row [..], 0 where the label is ignore_index. Takes the logits
-// of each own slice [.., V_s], or side by side [.., V_own]. Throws Error(kInput) for a label
-// outside num_classes (on CPU).
+// of each slice of this rank [.., V_s], or side by side [.., V_own]. Throws Error(kInput) for a
+// label outside num_classes (on CPU).
 at::Tensor parallel_cross_entropy(const std::vector<at::Tensor>& logits, const at::Tensor& labels,
                                   std::int64_t num_classes, const SliceGroup& tp,
                                   std::int64_t ignore_index = -100);
@@ -190,7 +191,7 @@ at::Tensor parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& la
 
 enum class ParallelStyle : std::uint8_t {
   kColwise,        // torch::nn::Linear: divides outputs
-  kColwiseGather,  // also gathers them, as for a head
+  kColwiseGather,  // also gathers outputs, as for a head
   kRowwise,        // torch::nn::Linear: divides inputs; torch::nn::Embedding: rows
   kSequence,       // norm (LayerNorm, at::rms_norm, x * weight) of divided rows
 };

@@ -43,10 +43,10 @@ struct Message {
 
 struct ExpectedTensors {
   std::vector<TensorMeta> metas;
-  // True: other metas are an error. False: they are a guess, with which a transport may post a
+  // Whether other metas are an error. If false, `metas` are a guess that lets a transport post a
   // receive early.
   bool certain = false;
-  std::vector<std::string> names;  // for error texts
+  std::vector<std::string> names;
 };
 
 struct Failure {
@@ -79,7 +79,7 @@ class Transport {
   // Returns the group of all ranks, always the same object. Member i is rank i.
   virtual Group world() const = 0;
 
-  // Wakes all ranks. The first abort wins.
+  // Ends the waits of all ranks. Only the first abort counts.
   virtual void abort(const Failure& failure) noexcept = 0;
   virtual std::optional<Failure> failure() const = 0;
 
@@ -91,7 +91,7 @@ class Transport {
 struct TransportOptions {
   // Must exceed the longest time between messages.
   std::chrono::milliseconds deadline{100'000};
-  // By rank. Empty: the CPU.
+  // One device per rank. Empty: the CPU.
   std::vector<at::Device> devices = {};
 };
 

@@ -27,7 +27,6 @@ TensorMeta meta_of(const at::Tensor& tensor);
 std::string to_text(const TensorMeta& meta);   // "float32[2, 16, 64]"
 std::string dtype_name(at::ScalarType dtype);  // "float32", "bfloat16", "int64"
 
-// Named tensors in a fixed order.
 class Values {
  public:
   Values() = default;

@@ -41,7 +41,7 @@ class Kept {
   bool operator()(const std::string& name) const;
   // True if the name is related to a part, kept or not.
   bool knows(const std::string& name) const;
-  // For names inside a child: under("encoder")("layers.0") means "encoder.layers.0".
+  // Returns a Kept for names inside a child: under("encoder")("layers.0") means "encoder.layers.0".
   Kept under(const std::string& child) const;
 
   bool holds_parts(const std::string& name) const;
