@@ -131,7 +131,7 @@ enum class Nested { kWhole, kExpanded };
 Model from_sequential(const torch::nn::Sequential& net, const std::string& input = "x",
                       Nested nested = Nested::kWhole);
 
-// Makes each child of `parent`, a Block, a layer like from_sequential(), but runs it by `call`.
+// Like from_sequential(), makes each child of `parent` (a Block) a layer, but runs it by `call`.
 //
 //     from_children<BlockImpl>(*net->blocks, [](BlockImpl& block, const at::Tensor& x) {
 //       return block.forward(x, 0.5); });

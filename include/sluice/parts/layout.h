@@ -45,7 +45,7 @@ class StageMap {
   std::vector<int> ranks_;
 };
 
-// num_stages must be a multiple of num_ranks.
+// num_stages must be a positive multiple of num_ranks.
 StageMap make_stage_map(Placement placement, int num_ranks, int num_stages);
 
 enum class Axis : std::uint8_t {

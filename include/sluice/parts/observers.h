@@ -62,7 +62,7 @@ class ExecutorObserver {
 };
 
 // Times of one step on one rank, in seconds of the rank's thread, which does not wait for a GPU.
-// `total` is the sum of the times below and other().
+// `total` sums compute, waits, reduction, optimizer and other().
 struct StepTimes {
   double total = 0;
   double compute = 0;       // F, B, I, W and pairs, without waiting

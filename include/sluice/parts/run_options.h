@@ -89,7 +89,7 @@ struct GradientReduction {
   bool per_microbatch = false;
 };
 
-// kSave saves a checkpoint. kStop saves and ends training.
+// kSave: save a checkpoint. kStop: save and stop training.
 enum class StepRequest : std::uint8_t { kNone, kSave, kStop };
 
 enum class InitialWeights : std::uint8_t {
