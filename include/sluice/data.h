@@ -181,8 +181,8 @@ using MicrobatchCount = std::function<std::int64_t(const TokenRows&)>;
 class TokenData {
  public:
   // Checks the first 16 MiB of rows (all rows with data.pack). Tokenizes text once to find
-  // sequences. Throws Error(kInput) with file and line for files that are missing, empty,
-  // malformed, too short, or outside the vocabulary.
+  // sequences. Throws Error(kUsage) for contradictory options, and Error(kInput) with file and line
+  // for files that are missing, empty, malformed, too short, or outside the vocabulary.
   explicit TokenData(TokenDataOptions options);
   ~TokenData();
   TokenData(TokenData&&) noexcept;

@@ -9,8 +9,7 @@
 
 namespace sluice {
 
-// The value is the exit code of the process (docs/failures.md). Any function may throw kUsage for
-// invalid arguments, and kInput for invalid files.
+// The value is the exit code of the process (docs/failures.md).
 enum class ErrorKind : int {
   kInternal = 1,
   kUsage = 2,

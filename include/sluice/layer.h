@@ -176,7 +176,8 @@ class KeyedRandomScope {
 
 // Fills a tensor with normal(mean, std) without autograd. Element i (row-major) depends only on
 // (seed, name, offset + i), so any slice has the same bits everywhere. float32 and float64 are
-// rounded from one double, and other dtypes from that float32.
+// rounded from one double, and other dtypes from that float32. Throws Error(kInternal) for a
+// negative offset or a dtype that is not floating-point.
 void keyed_normal_(at::Tensor& tensor, std::uint64_t seed, std::string_view name, double mean,
                    double std, std::int64_t offset = 0);
 

@@ -47,19 +47,21 @@ struct Adapter {
   double scale(const AdaptedLinear& layer) const;
 };
 
-// Throws Error(kUsage) for a pattern without a match, or an output layer that is tied to the
-// embedding.
+// Throws Error(kUsage) for a pattern without a match (with the nearest name), an output layer that
+// is tied to the embedding, or a rank below 1.
 Adapter make_adapter(const ModelSpec& model, const LoraOptions& options);
 
 // Reads adapter_config.json and the header of adapter_model.safetensors. Throws Error(kInput) with
-// the file and the field or tensor (docs/lora.md).
+// the file and the field or tensor that is missing, malformed, not implemented (docs/lora.md), or
+// does not fit the model.
 Adapter read_adapter(const std::string& directory, const ModelSpec& model);
 bool is_adapter_directory(const std::string& directory);
-// Returns base_model_name_or_path of adapter_config.json, or "".
+// Returns base_model_name_or_path of adapter_config.json, or "". Throws Error(kInput) for a missing
+// or bad file.
 std::string base_of_adapter(const std::string& directory);
 
 // Returns `model` with the adapter's parameters and costs. Only these parameters train. `precision`
-// must be the model's.
+// must be the model's. Throws Error(kUsage) if the adapter does not fit the model.
 ModelSpec with_adapter(ModelSpec model, const Adapter& adapter, const Precision& precision = {});
 
 // Returns PEFT's adapter_config.json. `base` is the directory of the model's weights.

@@ -127,11 +127,13 @@ enum class Nested { kWhole, kExpanded };
 // Makes each child of `net` a layer with one input and output. The first layer reads the batch's
 // `input`. Layers exchange "hidden". They hold the children themselves, so `net` has the trained
 // weights. A child that shares parameters with an earlier child is cloned and tied, and `net` does
-// not get the clone's buffers.
+// not get the clone's buffers. Throws Error(kUsage) for an empty `net` or a child that cannot be
+// cloned.
 Model from_sequential(const torch::nn::Sequential& net, const std::string& input = "x",
                       Nested nested = Nested::kWhole);
 
 // Like from_sequential(), makes each child of `parent` (a Block) a layer, but runs it by `call`.
+// Also throws Error(kUsage) for a child of another class.
 //
 //     from_children<BlockImpl>(*net->blocks, [](BlockImpl& block, const at::Tensor& x) {
 //       return block.forward(x, 0.5); });
@@ -160,7 +162,8 @@ struct GraphModelOptions {
 };
 
 // Loads an exported graph (docs/any-model.md). Inputs have the names of the exported arguments. A
-// causal loss also reads "labels". Throws Error(kInput) for unknown operators.
+// causal loss also reads "labels". Throws Error(kInput) for another kind of file or unknown
+// operators, and Error(kUsage) for names that the graph does not have.
 Model load_graph(const std::string& path, const GraphModelOptions& options = {});
 
 // Returns the first size of the batch's first tensor that has dimensions, or 0.
@@ -213,7 +216,8 @@ using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
 // counted, so describe native families with LayerOptions::fused = false. A layer with a cost and
 // `shapes` is not run.
 //
-// Must not run on a thread whose allocations a MemoryLedger counts.
+// Throws Error(kUsage) for batches without rows or a value that no layer writes. Must not run on a
+// thread whose allocations a MemoryLedger counts.
 ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch);
 
 // Describes layers without running them: enough for a program, but not to predict memory.

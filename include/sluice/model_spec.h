@@ -152,7 +152,8 @@ struct ModelSpec {
 };
 
 // Reads a config.json or its directory. Missing fields have transformers' defaults. Throws
-// Error(kInput) with file and field, also for values that are not implemented.
+// Error(kInput) with file and field for bad JSON, an unknown family, or values that are out of
+// range or not implemented.
 ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 
@@ -162,7 +163,8 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
 ModelSpec read_language_model_spec(const std::string& path);
 
 inline constexpr int kMaxLayers = 10000;
-// Returns blocks without parameters, values or costs, to split by layer counts.
+// Returns blocks without parameters, values or costs, to split by layer counts. Throws
+// Error(kUsage) for a number below 0 or above kMaxLayers.
 ModelSpec model_spec_of_blocks(int num_layers);
 
 // Whether the head computes the loss by blocks of the vocabulary, without storing all logits. The

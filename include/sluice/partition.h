@@ -113,12 +113,13 @@ const std::vector<std::string>& partition_conventions();
 // Returns the default of EndWeights: 1 in torchtitan's conventions, otherwise 0.
 int default_end_weight(const ConventionName& convention);
 
+// Throws Error(kUsage) for options that contradict each other, the convention or the model.
 Partition make_partition(const ModelSpec& model, const PartitionOptions& options);
 
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);
 
 // Sizes and dtypes of the first value that a stage reads, and of the first that it writes, for one
-// microbatch.
+// microbatch. Throws Error(kUsage) if the model does not know its values.
 struct StageShape {
   std::vector<std::int64_t> input, output;
   std::string input_dtype, output_dtype;

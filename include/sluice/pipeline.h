@@ -91,16 +91,19 @@ struct LoadedState {
 class Pipeline {
  public:
   // Collective. Creates this rank's stages and draws weights. The arguments must outlive the
-  // pipeline.
+  // pipeline. Throws Error(kUsage) if plan, model, transport size or trainable modules do not
+  // match.
   Pipeline(const Model& model, const Plan& plan, Transport& transport, RunOptions options = {});
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
   // Collective. Runs forward and backward of a batch, cut into the plan's microbatches, and adds to
-  // `.grad`. The plan must have StepEnd::kGradients, and inputs must not require a gradient. With
-  // several ranks, call parameters() before the second step. Throws Error(kInput) for fewer rows
-  // than microbatches, or if the loss counts no token or row. Warns once if a loss is not finite.
+  // `.grad`. Throws Error(kUsage) for a plan with StepEnd::kUpdate, inputs that are missing,
+  // unknown, of unequal lengths or require a gradient, parameters that were moved or replaced, and,
+  // with several ranks, a second step before parameters() was called. Throws Error(kInput) for
+  // fewer rows than microbatches, or if the loss counts no token or row. Warns once if a loss is
+  // not finite (see RunOptions::requires_finite).
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
   // Collective. Runs forwards in evaluation mode, for any number of rows.
   StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});
@@ -128,12 +131,13 @@ class Pipeline {
   // Collective. The whole model's state in CPU copies on rank 0 (others: empty), unordered, with
   // tied parameters under all names.
   std::vector<std::pair<std::string, at::Tensor>> state_dict() const;
-  // Copies this rank's parameters and buffers from `state`.
+  // Copies this rank's parameters and buffers from `state`. Throws Error(kUsage) if one is missing
+  // or has another shape.
   void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state);
 
   // Collective. Saves parameters, buffers, step count and `options`, but no gradients, as a
   // directory that replaces an older one as a whole. If writing fails, throws Error(kCheckpoint) on
-  // every rank and leaves the older directory.
+  // every rank and leaves the older directory. Throws Error(kUsage) for unsuitable options.
   void save(const std::string& path, const SaveOptions& options = {});
   // Collective. Loads what this rank needs, from any layout. With the same seed, the next step
   // draws the same random numbers as the saved run would. Throws Error(kCheckpoint) for a damaged

@@ -57,6 +57,7 @@ struct ScheduleChoice {
   ScheduleChoice() = default;
   ScheduleChoice(ScheduleKind kind) : name(kind) {}
   ScheduleChoice(Schedule schedule) : own(std::move(schedule)) {}
+  // Throws Error(kUsage) for an unknown name, with the nearest one.
   template <typename Text>
   requires std::convertible_to<const Text&, std::string_view> ScheduleChoice(const Text& text)
       : ScheduleChoice(parse(text)) {}
@@ -177,10 +178,12 @@ class RefusedSchedule : public Error {
   std::shared_ptr<const Refused> refused_;
 };
 
-// Throws RefusedSchedule (kInput) for a schedule that cannot run.
+// Throws Error(kUsage) for options that contradict the model or each other, and RefusedSchedule
+// (kInput) for a schedule that cannot run.
 Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
 
-// Reads a file of `sluice plan --measure` (docs/simulate.md).
+// Reads a file of `sluice plan --measure` (docs/simulate.md). Throws Error(kInput) with file and
+// field.
 std::shared_ptr<const LayerTimes> read_layer_times(const std::string& path);
 
 // options.width must be at least 80. Long names may exceed the width.

@@ -19,6 +19,7 @@ template <typename Kind>
 class ByName {
  public:
   ByName(Kind kind) : kind_(kind), text_(name_of(kind)) {}
+  // Throws Error(kUsage) for an unknown name, with the nearest one.
   template <typename Text>
   requires std::convertible_to<const Text&, std::string_view> ByName(const Text& name)
       : kind_(parse_kind(std::string_view(name), Kind())), text_(name) {}
@@ -34,7 +35,7 @@ class ByName {
 };
 
 // Returns the rank of every stage from "loop", "v" or a list ("0,1,1,0"). A list ignores num_ranks
-// and num_stages.
+// and num_stages. Throws Error(kUsage) for another text or unsuitable numbers.
 std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int num_stages);
 
 struct Schedule {
@@ -58,7 +59,8 @@ enum class ScheduleKind {
   kDualPipeV,
 };
 std::string_view name_of(ScheduleKind kind);
-// Accepts names and aliases in any case.
+// Accepts names and aliases in any case. Throws Error(kUsage) for an unknown name, with the nearest
+// one.
 ScheduleKind parse_kind(std::string_view name, ScheduleKind);
 using ScheduleName = ByName<ScheduleKind>;
 
@@ -80,11 +82,13 @@ struct ScheduleInfo {
 
 const std::vector<ScheduleInfo>& schedule_table();
 
-// num_stages must be a multiple of num_ranks, and 2 * num_ranks for V schedules.
+// Throws Error(kUsage) unless num_stages is a multiple of num_ranks, and 2 * num_ranks for V
+// schedules.
 StageMap make_stage_map(const ScheduleInfo& schedule, int num_ranks, int num_stages);
 
 const ScheduleInfo& find_schedule(const ScheduleName& name);
 
+// Throws Error(kUsage) for numbers of stages or microbatches that the schedule cannot run.
 Schedule make_schedule(const ScheduleName& name, const ScheduleShape& shape);
 
 // Returns a schedule of forwards only, for LowerOptions::forward_only.

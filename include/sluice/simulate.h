@@ -56,9 +56,9 @@ struct Costs {
 };
 
 // Parses "F=1,I=1,W=1,B=2,comm=0,UNSHARD=0,..." with any keys in any order. comm is the latency,
-// and B defaults to I + W.
+// and B defaults to I + W. Throws Error(kUsage) for a bad text.
 Costs parse_costs(std::string_view text);
-// Parses the JSON of docs/simulate.md.
+// Parses the JSON of docs/simulate.md. Throws Error(kInput) for a bad text.
 Costs parse_costs_json(std::string_view text, const std::string& file_name);
 Costs read_costs(const std::string& path);
 
@@ -102,7 +102,7 @@ struct Simulation {
   }
 };
 
-// The program must have passed verify().
+// The program must have passed verify(). Throws Error(kUsage) for negative costs or wrong sizes.
 Simulation simulate(const Program& program, const Costs& costs = {});
 
 struct GridOptions {

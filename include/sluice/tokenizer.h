@@ -20,12 +20,14 @@ namespace sluice {
 class Tokenizer {
  public:
   // Reads a tokenizer.json, or a directory with one and its settings (config.json and others).
-  // Throws Error(kInput) with file and field (docs/tokenizer.md).
+  // Throws Error(kInput) with file and field for what is missing, malformed, too large, or not
+  // implemented (docs/tokenizer.md).
   static Tokenizer read(const std::string& path);
   static Tokenizer parse(std::string_view json, const std::string& file_name);
 
   // add_special_tokens adds the post-processor's tokens, such as "<s>". Invalid UTF-8 counts as
-  // U+FFFD. Throws Error(kInput) for a text above 1 GiB, or an unknown character without unk_token.
+  // U+FFFD. Throws Error(kInput) for a text above 1 GiB or that the file's rules expand beyond
+  // bounds, or an unknown character without unk_token.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
   // Encodes without special tokens and without SentencePiece's leading space.
   std::vector<std::int32_t> encode_continuation(std::string_view text) const;
@@ -33,6 +35,7 @@ class Tokenizer {
   const std::vector<std::int32_t>& prefix() const;
   const std::vector<std::int32_t>& suffix() const;
 
+  // Throws Error(kInput) for an id that does not exist.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens = false) const;
 
   // Looks up vocabulary and added tokens.

@@ -23,15 +23,16 @@ class Optimizer;
 
 class Trainer {
  public:
-  // Collective, before the pipeline's first step. The pipeline must outlive the trainer. The plan
-  // must have StepEnd::kUpdate. A pipeline has at most one trainer.
+  // Collective, before the pipeline's first step. The pipeline must outlive the trainer. Throws
+  // Error(kUsage) without StepEnd::kUpdate, for a second trainer, or for options that differ
+  // between ranks.
   Trainer(Pipeline& pipeline, const OptimizerOptions& options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
   // Collective. Throws Error(kNotFinite) on every rank, before any update, if the loss or a
-  // gradient is not finite.
+  // gradient is not finite. Checks inputs like Pipeline::train_step().
   StepResult step(const Inputs& inputs, double learning_rate, const StepOptions& options = {});
   // Runs a step on microbatches that are already cut. Does not check that ranks agree on the batch.
   StepResult step(const StepBatch& batch, double learning_rate);

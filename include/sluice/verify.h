@@ -55,7 +55,7 @@ struct VerifyReport {
 // Returns every violation and never throws. Adds transfers to a program without any.
 VerifyReport verify(const Program& program, ProofTransport transport = ProofTransport::kSluice);
 
-// Throws Error(kInput) with the first violation unless report.ok().
+// Throws Error(kInput) with the first violation and the number of violations unless report.ok().
 void require_verified(const VerifyReport& report, const std::string& subject);
 
 }  // namespace sluice

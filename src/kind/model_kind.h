@@ -68,10 +68,11 @@ class ModelSource {
   // Whether the model is part of a larger model, whose other tensors stay unchanged.
   virtual bool is_part() const { return false; }
   // Returns the model with the parameter names of the directory's weights. Null if is_part() is
-  // false or there are no weights.
+  // false or there are no weights. Throws Error(kInput) for bad files.
   virtual std::shared_ptr<const ModelSpec> part_of(const std::string& /*directory*/) const {
     return nullptr;
   }
+  // Throws Error(kInput) if config.json cannot be read.
   virtual std::string read_config(const std::string& directory) const;
 };
 
@@ -89,6 +90,7 @@ class ModelKind {
   virtual std::optional<std::string> refusal(ModelFeature /*feature*/) const {
     return std::nullopt;
   }
+  // Throws Error(kInput) for bad files, Error(kUsage) for an unsuitable request.
   virtual ModelSpec read(const ModelRequest& request) const = 0;
   // Returns the parameter dtype if the model's files determine it, otherwise "".
   virtual std::string fixed_dtype(const ModelSpec& /*model*/) const { return {}; }

@@ -29,7 +29,7 @@ class Chunk {
       std::function<std::vector<at::Tensor>(std::size_t i, std::vector<at::Tensor>& read)>;
 
   // Makes the modules. Random numbers are keyed by layer name. `inputs` and `outputs` are in
-  // message order.
+  // message order. Throws Error(kUsage) for an inconsistent layer.
   Chunk(std::vector<LayerSpec> layers, int first_layer, std::vector<std::string> inputs,
         std::vector<std::string> outputs);
   ~Chunk();
@@ -38,7 +38,8 @@ class Chunk {
 
   // Maps the values of inputs() to those of outputs(). `call` defaults to run_layer(). Random
   // numbers are keyed by (seed, step, layer name, microbatch). Values are dropped before their last
-  // reader runs.
+  // reader runs. Throws Error(kUsage) if a value is missing, or a layer returns the wrong number of
+  // values or writes to a batch input.
   Values forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
                  std::int64_t microbatch, const LayerCall& call = {});
   // Runs layer i with random numbers from `begin`. Null: keyed as in forward().
@@ -48,7 +49,8 @@ class Chunk {
   // The random stream with which layer i starts. Null: a new stream with its own key.
   std::shared_ptr<const KeyedStream> random_numbers(std::size_t i) const;
 
-  // Returns the outputs' shapes and dtypes. None if a layer has no shape function.
+  // Returns the outputs' shapes and dtypes. None if a layer has no shape function. Throws
+  // Error(kUsage) for a wrong number of metas.
   std::optional<std::vector<TensorMeta>> output_metas(const std::vector<TensorMeta>& inputs,
                                                       const Values& batch) const;
 
@@ -107,7 +109,7 @@ class GradientSum {
  public:
   virtual ~GradientSum() = default;
   virtual const at::Tensor& parameter() const = 0;
-  // `gradient` may be undefined, but not sparse.
+  // Ignores an undefined gradient. Throws Error(kUsage) for a sparse one.
   virtual void add(const at::Tensor& gradient) = 0;
   // Returns the sum, to which the caller must add one gradient, or which it must overwrite if the
   // flag is true. Returns an undefined tensor if the sum is not dense or not of the parameter's

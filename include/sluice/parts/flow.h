@@ -35,7 +35,8 @@ class Flow {
 
   Flow() = default;
   static Flow chain(int num_stages);
-  // routes[i] lists the stages of route i, and route_of[m] is the route of microbatch m.
+  // routes[i] lists the stages of route i, and route_of[m] is the route of microbatch m. Throws
+  // Error(kUsage) for invalid routes.
   static Flow along(const std::vector<std::vector<int>>& routes, std::vector<int> route_of);
 
   int num_stages() const { return num_stages_; }

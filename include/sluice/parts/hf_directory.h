@@ -18,6 +18,7 @@ class HfShards;
 
 class HfDirectory {
  public:
+  // Throws Error(kInput) if the directory or a file in it is missing or wrong.
   explicit HfDirectory(std::string path);
 
   const std::string& path() const;
@@ -31,16 +32,18 @@ class HfDirectory {
 
 // Fills this rank's parameters or slices by full name, and converts floating dtypes. All uses of a
 // tied parameter get the value of the first use in `model` that is stored. For your own modules,
-// pass an empty ModelSpec.
+// pass an empty ModelSpec. Throws Error(kInput) for a missing tensor or another shape.
 void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
                      const ModelSpec& model);
 
-// Fills buffers by full name. Stored dtypes must be equal, unless both are floating-point.
+// Fills buffers by full name. Throws like load_parameters(), and for another dtype unless both are
+// floating-point.
 void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buffers);
 
 // Returns a function for Model::initialization that sets each parameter to its stored value.
 // Parameters that match a pattern in `own` ("*.adapter_*") may be missing, and then keep the drawn
-// values. Ranks may share the function.
+// values. Ranks may share the function. Throws like HfDirectory() and, in the function,
+// load_parameters().
 std::function<void(const std::string& name, at::Tensor& value)> stored_values(
     const std::string& path, const std::vector<std::string>& own = {});
 

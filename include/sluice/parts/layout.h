@@ -45,7 +45,7 @@ class StageMap {
   std::vector<int> ranks_;
 };
 
-// num_stages must be a positive multiple of num_ranks.
+// Throws Error(kUsage) unless num_stages is a positive multiple of num_ranks.
 StageMap make_stage_map(Placement placement, int num_ranks, int num_stages);
 
 enum class Axis : std::uint8_t {
@@ -93,7 +93,8 @@ class Mesh {
                                           Axis::kTp};
 
   Mesh() = default;
-  // `order` must have all axes, and ep must divide dp_replicate x dp_shard x cp.
+  // Throws Error(kUsage) for a size below 1, over 2^31-1 ranks, an `order` that lacks an axis, or
+  // an ep that does not divide dp_replicate x dp_shard x cp.
   explicit Mesh(const MeshSizes& sizes, const Order& order = kDefaultOrder);
 
   int num_ranks() const;

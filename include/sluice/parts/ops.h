@@ -27,16 +27,18 @@ struct FusedAttentionOptions {
 
 // Returns softmax(scale * q k^T) v, where query l attends to the keys [max(first_key[l], l - window
 // + 1), l]. q and result [B, L, H, E]; k, v [B, L, G, E], H a multiple of G. Query head h reads key
-// head h / (H / G). Views whose heads are adjacent are read in place, others are copied.
+// head h / (H / G). Views whose heads are adjacent are read in place, others are copied. Throws
+// Error(kUsage) for wrong shapes or first_key.
 at::Tensor fused_attention(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
                            const at::Tensor& v_BLGE, const FusedAttentionOptions& options = {});
 
 // Returns x / sqrt(mean(x^2) + eps) * (offset + weight) over the last dimension. x [.., D], weight
-// [D]. Gemma uses offset 1.
+// [D]. Gemma uses offset 1. Throws Error(kUsage) for wrong shapes.
 at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
                           double offset = 0);
 
-// Returns activation(gate) * up, where activation is silu, gelu, gelu_tanh or relu.
+// Returns activation(gate) * up, where activation is silu, gelu, gelu_tanh or relu. Throws
+// Error(kUsage) for another activation or different shapes.
 at::Tensor fused_gated(std::string_view activation, const at::Tensor& gate, const at::Tensor& up);
 
 }  // namespace sluice

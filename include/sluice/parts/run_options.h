@@ -47,6 +47,7 @@ struct MeshAxis {
 
 struct NamedMesh {
   std::vector<MeshAxis> axes;
+  // Throws Error(kUsage) for an unknown name, with the nearest one.
   const MeshAxis& operator[](std::string_view name) const;
 };
 

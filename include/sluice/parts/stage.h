@@ -62,7 +62,8 @@ class Stage {
   void to_empty(at::Device device);
 
   // Takes inputs in the order of chunk().inputs(). Those that require grad get a gradient. Returns
-  // the outputs with their graph, so send detached copies and release the outputs.
+  // the outputs with their graph, so send detached copies and release the outputs. Throws like
+  // Chunk::forward(), and Error(kUsage) if a parameter was moved, converted or unfrozen.
   Values forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs, const Values& batch);
   // Sets the roots of this microbatch's backward.
   void keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots);
@@ -82,8 +83,8 @@ class Stage {
   void defer_early_weights(bool on);
   // False once backward_input() had to compute all weight gradients (docs/numbers.md).
   bool splits_backward() const;
-  // Frees tensors derived from the weights, such as casted copies. Precondition: no microbatch is
-  // in flight.
+  // Frees tensors derived from the weights, such as casted copies. clear_gradients() does the same.
+  // Precondition: no microbatch is in flight.
   void end_step();
   // Frees tensors derived from the weights while microbatches are in flight, because RESHARD frees
   // the weights' memory. The next forward or backward derives the tensors again.
@@ -132,10 +133,11 @@ class RankStages {
   // function.
   std::optional<std::vector<TensorMeta>> input_metas(int stage, const Values& batch);
 
-  // No parameter may be on the meta device.
+  // Throws Error(kUsage) for a parameter on the meta device.
   void draw_weights(std::uint64_t seed);
 
-  // Call it before an optimizer holds the parameters. None may be on the meta device.
+  // Call it before an optimizer holds the parameters. Throws Error(kUsage) for a parameter on the
+  // meta device.
   void to(at::Device device);
   // Moves like to(), but parameters on the meta device get memory to load or draw into. They remain
   // the same tensors, and tied parameters share storage again.
@@ -151,7 +153,8 @@ class RankStages {
 
 // Builds the stages that `partition` places on `rank`. Tied parameters of one rank share storage.
 // With Model::fuse the layers of a stage become one, except recomputed layers. Modules keep their
-// mode (train or eval).
+// mode (train or eval). Throws like Chunk, and Error(kUsage) for a partition of another number of
+// layers or a value that no layer writes.
 RankStages build_stages(const Model& model, const Partition& partition, int rank,
                         const StageOptions& options = {});
 

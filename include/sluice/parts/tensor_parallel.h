@@ -39,7 +39,7 @@ class SliceGroup {
  public:
   SliceGroup() = default;  // one slice
   // `group` has the ranks along axis tp, and is empty for one rank. Rows of activations are divided
-  // along sequence_dim.
+  // along sequence_dim. Throws Error(kUsage) if the options do not fit the group's size.
   SliceGroup(Group group, const TensorParallel& options, std::int64_t sequence_dim = 1);
   // The chunk's group, for a parallelize hook.
   explicit SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim = 1);
@@ -136,7 +136,7 @@ struct RowParallelOptions {
 // Computes y = x W^T + b with the columns of W divided. b is whole.
 class RowParallelLinearImpl : public torch::nn::Module, public SlicedModule {
  public:
-  // Divided rows need input_is_parallel.
+  // Throws Error(kUsage) for divided rows without input_is_parallel.
   RowParallelLinearImpl(std::int64_t in, std::int64_t out, SliceGroup tp,
                         RowParallelOptions options = {});
   at::Tensor forward(const at::Tensor& x);  // x: [.., in], or this rank's columns
@@ -205,9 +205,9 @@ using ParallelTable = std::vector<std::pair<std::string, ParallelStyle>>;
 
 // Divides modules of the chunk in place. Operators that read their weights then compute by slices.
 // Between a kColwise and the next kRowwise, code sees this rank's columns, so it must infer sizes
-// (view({b, l, -1, head_dim})) and treat each head separately. With a single stage, every pattern
-// must match. Forwards throw Error(kUsage) if an unsupported operator reads a divided weight, or
-// dropout cannot see its slices.
+// (view({b, l, -1, head_dim})) and treat each head separately. Throws Error(kUsage) for a module of
+// another kind, and with a single stage for a pattern without match. Forwards throw it if an
+// unsupported operator reads a divided weight, or dropout cannot see its slices.
 void parallelize_module(LocalChunk& chunk, const ParallelTable& table,
                         std::int64_t sequence_dim = 1);
 

@@ -98,7 +98,8 @@ struct TransportOptions {
 // Makes the transport of one rank of the caller's process group. All ranks of the group must call
 // it, in the same order. sluice connects the processes through the group's store, on the interface
 // GLOO_SOCKET_IFNAME or the address of the host name. It does not use the group's own connections.
-// A rank is a process or a thread. Throws Error(kPeer) if ranks are missing.
+// A rank is a process or a thread. Throws Error(kUsage) for a group without a store, Error(kPeer)
+// if ranks are missing.
 //
 //     auto transport = sluice::make_transport(*group);
 //     sluice::Pipeline pipeline(model, sluice::plan_pipeline(model, options), *transport);

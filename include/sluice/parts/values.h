@@ -32,6 +32,7 @@ class Values {
   Values() = default;
   Values(std::initializer_list<std::pair<std::string, at::Tensor>> items) : items_(items) {}
   bool has(std::string_view name) const;
+  // Throws Error(kUsage) if there is no such value.
   const at::Tensor& get(std::string_view name) const;
   const at::Tensor& operator[](std::string_view name) const { return get(name); }
   void set(const std::string& name, at::Tensor tensor);

@@ -37,7 +37,7 @@ class Kept {
   Kept(std::vector<std::string> parts, std::vector<std::string> all_parts);
 
   // True if the stage keeps any part of `name`: a part, something inside one, or a holder of parts
-  // ("layers").
+  // ("layers"). Throws Error(kUsage) for an unrelated name.
   bool operator()(const std::string& name) const;
   // True if the name is related to a part, kept or not.
   bool knows(const std::string& name) const;
@@ -82,7 +82,8 @@ void drop_held(torch::nn::Module& parent, const Kept& kept,
 //   stay: `if (auto* b = module->as<Block>()) ...`
 // - In a Sequential an Identity replaces it. A dropped ModuleList becomes empty.
 //
-// A forward without the `if` ends the process with a message.
+// A forward without the `if` ends the process with a message. Throws Error(kUsage) for a module
+// that is not registered in `parent` or belongs to no part.
 template <typename... Holders>
 void drop_unkept(torch::nn::Module& parent, const Kept& kept, Holders&... holders) {
   (detail::drop_held(parent, kept, holders), ...);
@@ -103,7 +104,8 @@ class Outputs {
   }
 
   std::vector<at::Tensor> tensors() const;
-  // Returns the tensors of these names, or in order if they are unnamed.
+  // Returns the tensors of these names, or in order if they are unnamed. Throws Error(kUsage) for a
+  // missing name or wrong number.
   std::vector<at::Tensor> named(const std::vector<std::string>& names,
                                 const std::string& who) const;
 
@@ -259,8 +261,8 @@ std::function<Outputs(torch::nn::Module&, const Values&)> typed_forward(Forward 
 // depends on the cuts. Without Model::fuse, every part is a module from its own factory call, and
 // dropout does not depend on the cuts.
 //
-// Building stages throws Error(kUsage) if a factory leaves out a kept part or makes an unkept
-// parameter.
+// Throws Error(kUsage) for an unknown part. Building stages throws it if a factory leaves out a
+// kept part or makes an unkept parameter.
 template <typename Source, typename Forward>
 Model from_module(Source source, Forward forward, const ModuleTree& tree = {}) {
   constexpr bool is_factory = std::is_invocable_v<const Source&, const Kept&>;
