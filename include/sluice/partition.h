@@ -44,6 +44,7 @@ std::string_view name_of(Convention convention);
 Convention parse_kind(std::string_view name, Convention);
 using ConventionName = ByName<Convention>;
 
+// Options that contradict each other or the convention are refused.
 struct PartitionOptions {
   ConventionName convention = Convention::kSluice;
   // 0: one per stage.

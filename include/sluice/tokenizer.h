@@ -3,7 +3,8 @@
 //     auto ids = sluice::Tokenizer::read("models/llama").encode("Hello");
 //
 // Ids and text match transformers' AutoTokenizer. Unimplemented parts and settings are refused by
-// name. A call's time and memory are bounded by the text's length. Const members are thread-safe.
+// name. A call's time and memory are bounded by the text's length, even for hostile files. Const
+// members are thread-safe.
 #pragma once
 
 #include <cstdint>

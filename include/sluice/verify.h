@@ -5,7 +5,7 @@
 //
 // verify() checks ownership of stages, completeness, order, transfers, collectives and deadlocks.
 // It assumes that a RECV waits until its message heads the channel, which is stricter than
-// program.h.
+// program.h. Takes linear time.
 #pragma once
 
 #include <cstdint>

@@ -110,7 +110,8 @@ AxisSet axes_of(ActionKind kind);
 std::string to_text(const Action& action);
 void append_text(const Action& action, std::string& out);
 
-// Allows spaces around the text and the halves of a pair. Throws Error(kInput).
+// Inverse of to_text(). Allows spaces around the text and the halves of a pair. Throws
+// Error(kInput).
 Action parse_action(std::string_view text);
 
 }  // namespace sluice

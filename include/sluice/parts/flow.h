@@ -46,7 +46,8 @@ class Flow {
   int num_cuts() const;
   int num_passing(int stage, int num_microbatches) const;
 
-  // A stage off the microbatch's route has neither producer nor consumer.
+  // Arguments must be in range. A stage off the microbatch's route has neither producer nor
+  // consumer.
   bool passes(int stage, int microbatch) const {
     return is_chain() || step_of(stage, microbatch).is_passed;
   }

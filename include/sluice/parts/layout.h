@@ -99,7 +99,9 @@ class Mesh {
 
   int num_ranks() const;
   int size(Axis axis) const;
+  // Precondition of coordinate() and is_first(): 0 <= rank < num_ranks().
   int coordinate(int rank, Axis axis) const;
+  // Precondition: each coordinate is in [0, size(axis)).
   int rank_of(const MeshCoordinates& at) const;
   // True if the rank's coordinates along all these axes are 0.
   bool is_first(int rank, AxisSet axes) const;

@@ -11,8 +11,8 @@
 // sequence parallelism. Slices are divided as in ParameterSplit. A rank holds adjacent slices. One
 // slice per rank costs nothing extra.
 //
-// Do not write to a tensor after passing it to a mapping. Sources: Shoeybi et al.,
-// arXiv:1909.08053; Korthikanti et al., arXiv:2205.05198.
+// All members must make the same calls in the same order. Do not write to a tensor after passing it
+// to a mapping. Sources: Shoeybi et al., arXiv:1909.08053; Korthikanti et al., arXiv:2205.05198.
 #pragma once
 
 #include <ATen/core/Tensor.h>

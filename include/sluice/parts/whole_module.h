@@ -259,7 +259,7 @@ std::function<Outputs(torch::nn::Module&, const Values&)> typed_forward(Forward 
 // The parts of a stage run as one, in pieces if some are recomputed
 // (PipelineOptions::activation_checkpoint). Random numbers are keyed by the first part, so dropout
 // depends on the cuts. Without Model::fuse, every part is a module from its own factory call, and
-// dropout does not depend on the cuts.
+// dropout does not depend on the cuts. You may change Model::inputs and Model::outputs.
 //
 // Throws Error(kUsage) for an unknown part. Building stages throws it if a factory leaves out a
 // kept part or makes an unkept parameter.
