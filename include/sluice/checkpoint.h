@@ -4,8 +4,8 @@
 //     sluice::Checkpoint checkpoint("runs/a/step-00000100");
 //     at::Tensor norm = checkpoint.read(sluice::SavedKind::kWeights, "model.norm.weight");
 //
-// Tensors are stored whole, so any layout can read them. Symbolic links are refused. Const members
-// are thread-safe.
+// Tensors are stored unsharded, so a run with any parallel layout can read them. Symbolic links are
+// refused. Const members are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct SavedTensor {
   std::uint64_t offset = 0, bytes = 0;
   std::vector<std::int64_t> shape;
   std::string dtype;  // as in safetensors: "BF16"
-  std::string hash;   // 32 hexadecimal digits
+  std::string hash;
   friend bool operator==(const SavedTensor&, const SavedTensor&) = default;
 };
 
@@ -53,13 +53,13 @@ struct Manifest {
   std::string run;              // 16 hexadecimal digits, kept on resuming
   std::int64_t generation = 0;  // incremented if a run ignores newer checkpoints in its folder
   std::int64_t step = 0;        // the last step that updated the weights
-  std::int64_t sequence = 0;    // sequences used so far
+  std::int64_t sequence = 0;
   std::uint64_t seed = 0;
   std::map<std::string, Fingerprint> fingerprints;  // "configuration", "model", "data"
-  std::map<std::string, std::string> settings;      // those that affect results: "optimizer.lr"
+  std::map<std::string, std::string> settings;      // settings that affect results: "optimizer.lr"
   std::map<std::string, std::string> extra;         // the caller's entries, UTF-8
-  std::map<std::string, std::string> ties;          // later use of a parameter -> its first use
-  std::vector<SavedTensor> weights;                 // tied weights once
+  std::map<std::string, std::string> ties;          // tied parameter -> name of its first use
+  std::vector<SavedTensor> weights;                 // each tied weight once
   std::vector<SavedTensor> optimizer;               // "exp_avg/model.norm.weight"
   std::vector<SavedTensor> extra_tensors;
   std::vector<SavedFile> files;
@@ -79,16 +79,17 @@ class Checkpoint {
 
   const std::string& path() const;
   const Manifest& manifest() const;
-  // Compares every file with its hash. Throws Error(kCheckpoint) with the file and tensor.
+  // Compares every file with its hash. Throws Error(kCheckpoint) with a file and tensor that
+  // differ.
   void verify(int num_threads = 1) const;
 
-  // Returns the manifest's entry of a tensor, or nullptr.
   const SavedTensor* find(SavedKind kind, std::string_view name) const;
-  // Copies a slice of the tensor (empty: everything), converting floating-point dtypes. Throws
-  // Error(kCheckpoint) for an unknown tensor, another shape or dtype, or a truncated file.
+  // Copies a slice of a stored tensor (an empty slice: all of it), converting between
+  // floating-point dtypes. Throws Error(kCheckpoint) for an unknown tensor, another shape or dtype,
+  // or a truncated file.
   void read_into(SavedKind kind, std::string_view name, const std::vector<IndexRange>& slice,
                  at::Tensor& destination) const;
-  // Returns a CPU copy in the stored dtype, after comparing it with its hash.
+  // Verifies a tensor's hash. Returns a CPU copy in the stored dtype.
   at::Tensor read(SavedKind kind, std::string_view name) const;
   // Closes the files. path() and manifest() still work.
   void close();

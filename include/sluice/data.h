@@ -20,10 +20,11 @@
 
 namespace sluice {
 
-// A label that does not count (ignore_index of torch and Hugging Face).
+// The label of a token that the loss ignores (ignore_index of torch and Hugging Face).
 inline constexpr std::int64_t kIgnoredLabel = -100;
 
-// Counts the labels of a sequence. The first never counts, because no token predicts it.
+// Counts the labels of a sequence that the loss uses. The first is never used, because no token
+// predicts it.
 template <typename Label>
 std::int64_t count_labels(std::span<const Label> labels) {
   std::int64_t count = 0;
@@ -36,24 +37,25 @@ enum class Padding { kSeqLen, kLongest };
 enum class ChatTemplate { kAuto, kChatml, kLlama3, kMistral, kGemma };
 
 struct DataOptions {
-  // Paths without patterns, read in this order. Files that share a weight must have one format.
+  // Paths, read in this order. Patterns are not expanded. Files that share an entry of `weights`
+  // must have one format.
   std::vector<std::string> files;
-  // kAuto goes by the ending: .bin with an .idx is Megatron, .bin is llm.c (by its magic number) or
-  // nanoGPT, .jsonl, .ndjson, .jsonlines and .jl are rows, others are text. Content of another
-  // format is refused.
+  // kAuto chooses by the file ending: .bin with an .idx file is Megatron, other .bin files are
+  // llm.c (by their magic number) or nanoGPT, .jsonl, .ndjson, .jsonlines and .jl are JSON lines,
+  // others are text. Other content is refused.
   DataFormat format = DataFormat::kAuto;
-  // Whether the seed shuffles each epoch. Otherwise the files' order applies.
+  // Whether epochs are shuffled, instead of read in file order.
   bool shuffle = true;
   // "bytes", "auto" (the model's tokenizer.json, else bytes with a warning), or the path of a
   // tokenizer.json or its directory.
   std::string tokenizer = "auto";
-  // kLongest pads to the longest row of the microbatch.
+  // kSeqLen pads rows to seq_len, kLongest to the longest row of the microbatch.
   Padding pad = Padding::kSeqLen;
-  // Whether a sequence may hold several documents, which attend only to themselves.
+  // Whether a sequence may hold several documents. Tokens attend only to their own document.
   bool pack = false;
   // Whether .jsonl rows longer than seq_len are cut instead of refused.
   bool truncate = false;
-  // kAuto decides by the tokenizer's special tokens or the model's family.
+  // kAuto chooses the template by the tokenizer's special tokens or the model's family.
   ChatTemplate chat_template = ChatTemplate::kAuto;
   // Whether every text ends with the tokenizer's end token.
   bool append_eos = false;
@@ -65,7 +67,7 @@ struct DataOptions {
   std::vector<double> weights = {};
 };
 
-// Special sizes of a field. kRowTokens: one element per token.
+// Special sizes of a field. kRowTokens: one element per token of the row.
 inline constexpr std::int64_t kAnySize = -1, kRowTokens = -2;
 
 // An additional field of .jsonl rows: a number, a boolean, or an array.
@@ -73,13 +75,14 @@ struct FieldOption {
   std::string name;
   // "bool", "uint8", "int8" to "int64", "float16", "bfloat16", "float32" or "float64".
   std::string dtype = "float32";
-  // Sizes in one row, also kAnySize or kRowTokens (padded with 0). Empty: one number.
+  // Sizes of the field in one row. May be kAnySize or kRowTokens (padded with 0). Empty: one
+  // number.
   std::vector<std::int64_t> sizes = {};
   // Integers must be in [0, below) or equal `ignored`. 0: no limit.
   std::int64_t below = 0;
   std::optional<std::int64_t> ignored = {};
-  // Whether a microbatch concatenates its rows along dimension 0, which counts items such as
-  // images.
+  // Whether a microbatch concatenates, instead of stacks, its rows. Dimension 0 then counts items
+  // such as images.
   bool concatenated = false;
   friend bool operator==(const FieldOption&, const FieldOption&) = default;
 };
@@ -92,43 +95,42 @@ struct TokenDataOptions {
   std::int64_t seq_len = 0;  // at least 1
   std::int64_t vocab_size = 0;
   std::int64_t num_labels = 0;  // 0: vocab_size
-  std::int64_t seed = 0;        // for shuffling
+  std::int64_t seed = 0;
   std::string model_directory;  // for tokenizer "auto"
   // model_type of config.json, for chat_template.
   std::string model_family = {};
-  // Exclusive limit.
+  // Limit (exclusive) of position_ids.
   std::optional<std::int64_t> max_positions = {};
-  // Number of data.files in each entry. Empty: one per entry if there are weights, else one entry
-  // with all files.
+  // Number of data.files in each entry of data.weights. Empty: one per entry if there are weights,
+  // else one entry with all files.
   std::vector<std::int64_t> files_per_entry = {};
-  // Inputs beside the tokens, only in .jsonl.
+  // Additional model inputs, read from .jsonl rows.
   std::vector<FieldOption> fields = {};
-  // If false, rows have only fields.
+  // Whether rows have tokens, or only `fields`.
   bool tokens = true;
-  // A step that counts nothing is refused.
+  // A step without counted labels or rows is refused.
   CountOf count = CountOf::kLabels;
-  // Whether rows may have an attention_mask and position_ids.
   bool takes_mask = true, takes_positions = true;
   // Whether padding has attention_mask 0, as for models whose tokens see later ones.
   bool masks_padding = false;
-  // Every microbatch_size rows must have fields of equal sizes. 0: not checked.
+  // Every group of microbatch_size rows must have fields of equal sizes. 0: not checked.
   std::int64_t microbatch_size = 0;
 };
 
 struct DataPosition {
-  std::int64_t sequence = 0;  // number of sequences before it
+  std::int64_t sequence = 0;  // sequences before this position
   friend bool operator==(const DataPosition&, const DataPosition&) = default;
 };
 
-// The steps before a run resumed, and where its next step starts.
+// The steps before a run resumed, and the position of its next step.
 struct StepsDone {
   std::int64_t steps = 0;
   DataPosition position;
   friend bool operator==(const StepsDone&, const StepsDone&) = default;
 };
 
-// Returns where a step (1-based) starts if steps after `done` take batch_size sequences over all
-// replicas. A changed batch size neither repeats nor skips sequences.
+// Returns the first position of a step (1-based) if steps after `done` read batch_size sequences
+// each over all replicas. A changed batch size neither repeats nor skips sequences.
 DataPosition position_of_step(std::int64_t step, std::int64_t batch_size,
                               const StepsDone& done = {});
 
@@ -151,8 +153,9 @@ struct FieldRows {
 struct TokenRows {
   std::int64_t num_rows = 0, seq_len = 0;  // seq_len 0: rows have only fields
   std::vector<std::int32_t> ids, labels;   // [num_rows, seq_len]
-  // [num_rows, seq_len]. Tokens do not see other tokens with mask 0. Without a mask, a document
-  // starts where a position is not its predecessor plus one, and tokens see only their document.
+  // [num_rows, seq_len]. Tokens do not attend to other tokens whose mask is 0. Without a mask, a
+  // document starts where a position is not the previous one plus 1, and tokens attend only to
+  // their document.
   std::vector<std::uint8_t> attention_mask = {};  // empty: all 1
   std::vector<std::int32_t> position_ids = {};    // empty: 0, 1, 2, ...
   // [num_rows] tokens before the padding. Empty: all seq_len.
@@ -168,11 +171,11 @@ struct BatchRange {
 
 struct StepShare {
   TokenRows rows;
-  std::int64_t total_counted = 0;  // labels (or rows) in the whole batch
+  std::int64_t total_counted = 0;  // labels (or rows) that count, over all replicas
 };
 
-// Counts a microbatch if the loss counts neither labels nor rows. Runs on the reading thread, for
-// all replicas.
+// Returns the count of a microbatch, for losses that average over neither labels nor rows. Runs on
+// the data thread.
 using MicrobatchCount = std::function<std::int64_t(const TokenRows&)>;
 
 class TokenData {
@@ -192,21 +195,22 @@ class TokenData {
   // Values chosen for "auto" options: {"data.tokenizer", "bytes"}.
   std::map<std::string, std::string> choices() const;
 
-  // Throws Error(kInput) "file:line" for a malformed row, an id outside the vocabulary, a row above
-  // seq_len (unless data.truncate), or a field that is missing or contradicts its FieldOption or
-  // its microbatch's first row.
+  // Throws Error(kInput) "file:line" for a malformed row, an unknown id, a row above seq_len
+  // (unless data.truncate), or a field that is missing or contradicts its FieldOption or its
+  // microbatch's first row.
   TokenRows read(DataPosition position, std::int64_t num_rows) const;
 
-  // Also throws Error(kInput) if no label of the step counts.
+  // Reads the rows of a step. Throws like read(), and Error(kInput) if the step has no counted
+  // labels.
   TokenRows step_rows(std::int64_t step, std::int64_t batch_size, const StepsDone& done = {}) const;
 
-  // Same, for the rows `own` of one replica. batch_size counts all replicas. All replicas throw the
-  // same errors, because each checks the labels of all .jsonl rows.
+  // Reads one replica's rows `own` of a step. batch_size includes all replicas. All replicas throw
+  // the same errors, because each checks the labels of all .jsonl rows.
   StepShare step_share(std::int64_t step, std::int64_t batch_size, BatchRange own,
                        const StepsDone& done = {}) const;
 
-  // Same, for several replicas. `count` computes total_counted from
-  // TokenDataOptions::microbatch_size rows at a time.
+  // Reads the rows of several replicas, one range of `own` each. `count` computes total_counted
+  // from TokenDataOptions::microbatch_size rows at a time.
   std::vector<StepShare> step_shares(std::int64_t step, std::int64_t batch_size,
                                      const std::vector<BatchRange>& own, const StepsDone& done = {},
                                      const MicrobatchCount& count = {}) const;
@@ -218,8 +222,8 @@ class TokenData {
   void require_counted_labels(std::int64_t steps, std::int64_t batch_size,
                               const StepsDone& done = {}) const;
 
-  // Loss (nats per token) of predicting bytes by their frequencies in the first GiB of text, which
-  // a trained model must beat. None for other data.
+  // Returns the loss (nats per token) of predicting bytes by their frequencies in the first GiB of
+  // text. A trained model must beat this loss. None unless the tokens are bytes of text.
   std::optional<double> unigram_entropy() const;
 
  private:

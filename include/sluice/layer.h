@@ -27,24 +27,24 @@
 namespace sluice {
 
 // The part of a parameter that one rank holds under tensor parallelism (docs/parallelism.md). With
-// a split, the tensor holds the rank's slices of each section, section by section. Without one, it
-// is whole and accumulates the gradient of `slices`. A weight that all slices share has one
-// variable per slice, and a tree adds their gradients once a step.
+// `split`, the tensor holds the rank's slices of each section, one section after another. Without
+// `split`, it is whole, but its gradient covers only `slices`. A weight that all slices use has one
+// variable per slice. A balanced tree adds the variables' gradients once a step.
 struct ParameterSlices {
   std::vector<std::int64_t> global_shape = {};
   std::optional<ParameterSplit> split = {};
   SliceRange slices = {};
-  // Axes over which this rank's gradient is a partial sum.
+  // Mesh axes along which the ranks' gradients are partial sums.
   AxisSet summed = {};
-  std::string first_use = {};  // of a shared weight: its first variable; "" if this is it
+  std::string first_use = {};  // name of a shared weight's first variable; "": this one
 };
 
-// A second base class for modules with divided parameters, which sluice would otherwise consider
+// Second base class of modules whose parameters are divided. Without it, parameters are considered
 // whole.
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
-  // Lists them by name, including those of submodules.
+  // Returns the divided parameters by name, including those of submodules.
   virtual std::vector<std::pair<std::string, ParameterSlices>> slices() const = 0;
 };
 
@@ -55,7 +55,7 @@ struct ParameterInfo {
   // As in ParameterSlices.
   std::optional<ParameterSplit> split = {};
   SliceRange slices = {};
-  AxisSet replicated = {};  // axes along which all ranks hold the same part
+  AxisSet replicated = {};  // axes along which all ranks hold the same values
   AxisSet summed = {};
   at::Tensor tensor = {};
   bool trainable = true;
@@ -63,45 +63,46 @@ struct ParameterInfo {
   int layer = 0;
 
   bool is_whole() const { return !split || slices.size() == slices.count; }
-  // The boxes of the whole parameter that `tensor` concatenates along split->dim.
+  // Returns the ranges of the whole parameter that `tensor` concatenates along split->dim.
   std::vector<Slice> boxes() const;
 };
 
 struct LayerSpec {
-  std::string name = {};                   // also the key of its random numbers
+  std::string name = {};                   // also keys the layer's random numbers
   std::optional<std::string> prefix = {};  // prefix of parameter names; none: `name`
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
-  // Creates the module on the rank that owns the layer. Weights are set later. Its device, dtype
-  // and requires_grad must not change. Empty: no parameters.
+  // Creates the module on the rank that owns the layer. Weights are set later. The module's device,
+  // dtype and requires_grad must not change afterwards. Empty: no parameters.
   std::function<std::shared_ptr<torch::nn::Module>()> make = {};
-  // Maps the tensors of `reads` to those of `writes`, which may be undefined. May modify inputs in
-  // place as autograd allows, but never inputs of the batch.
+  // Computes the tensors of `writes` (may be undefined) from those of `reads`. May modify
+  // activations in place where autograd allows it, but never batch inputs.
   std::function<std::vector<at::Tensor>(torch::nn::Module&, const std::vector<at::Tensor>&)>
       forward = {};
-  // Computes the metas of the outputs. Empty: messages carry them.
+  // Computes the outputs' shapes and dtypes from the inputs'. Empty: messages carry them.
   std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shapes = {};
   // {name inside the module, full name of the first use} for each tied parameter.
   std::vector<std::pair<std::string, std::string>> ties = {};
   // {name inside the module, part on this rank} for divided parameters outside a SlicedModule.
   std::vector<std::pair<std::string, ParameterSlices>> slices = {};
-  // Draws a whole initial value in place. `name` is the name inside the module, `key` the full name
-  // of the first use. Default: normal(0, 0.02) for two or more dimensions, ones for vectors named
-  // "weight", zeros for "...bias". Others keep the value from `make`.
+  // Draws the initial value of a parameter in place, before it is sliced. `name` is the name inside
+  // the module, `key` the full name of the first use. Default: normal(0, 0.02) for two or more
+  // dimensions, ones for vectors named "weight", zeros for "...bias". Other parameters keep their
+  // value from `make`.
   std::function<void(const std::string& name, const std::string& key, at::Tensor& value,
                      std::uint64_t seed)>
       initialize = {};
-  // If there is no cost, describe() (model.h) measures it.
   LayerRole role = LayerRole::kBlock;
+  // Without a cost, describe() (model.h) runs the layer to find it.
   std::optional<LayerCost> cost = {};
   std::string class_name = {};  // of the module, if known before `make` runs
-  // Runs the forward again in the backward. Set by build_stages().
+  // Whether the backward recomputes the forward. Set by build_stages().
   bool recompute = false;
-  // Set by build_stages() for layers from Model::fuse: whether the previous layer's random numbers
-  // continue, and how many layers this one replaces.
+  // Set by build_stages() for layers from Model::fuse. continues: whether the layer continues the
+  // previous layer's random stream. num_layers: how many layers it replaces.
   bool continues = false;
   int num_layers = 1;
-  // Name in messages. Empty: "layer 'NAME'".
+  // Name in error messages. Empty: "layer 'NAME'".
   std::string shown_as = {};
 
   std::string full_name(const std::string& inside) const {
@@ -156,8 +157,8 @@ LayerSpec layer(std::string name, std::vector<std::string> reads, std::vector<st
 
 // While a scope exists, operators on its thread (dropout, rand, ...) draw from a stream with this
 // key, one per device, instead of the default generator. Scopes nest and must end on their thread.
-// Backwards are not keyed, so a custom function that recomputes its forward must save its random
-// numbers.
+// Random numbers in backwards are not keyed, so a custom autograd function that recomputes its
+// forward must save the forward's random numbers.
 //
 //     const KeyedRandomScope scope(seed, step, "loader", 0);
 class KeyedRandomScope {

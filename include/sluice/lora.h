@@ -56,7 +56,8 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options);
 // does not fit the model.
 Adapter read_adapter(const std::string& directory, const ModelSpec& model);
 bool is_adapter_directory(const std::string& directory);
-// Returns base_model_name_or_path, or "". Throws Error(kInput).
+// Returns base_model_name_or_path of adapter_config.json, or "". Throws Error(kInput) for a missing
+// or bad file.
 std::string base_of_adapter(const std::string& directory);
 
 // Returns `model` with the adapter's parameters and costs. Only these parameters train. `precision`

@@ -6,8 +6,8 @@
 //       return torch::mse_loss(out["hidden"], in["y"]);
 //     });
 //
-// A model from from_sequential() holds the given modules. Other models hold factories. Ranks that
-// are threads share a model and call its functions concurrently.
+// A model from from_sequential() holds the given modules. Other models make modules on each rank.
+// Ranks that are threads share a model and call its functions concurrently.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,7 +42,7 @@ struct LossValue {
   std::int64_t count = 1;
 };
 
-// Returns the sum and count of a microbatch's token losses.
+// Returns the sum and count of the token losses of a microbatch.
 class LossFunction {
  public:
   LossFunction() = default;
@@ -70,7 +70,8 @@ class LossFunction {
 };
 
 // An additional loss that layers compute, such as an expert router's. The value is one number, the
-// mean over a microbatch, and no layer reads it. The step's loss adds its mean times `scale`.
+// mean over a microbatch, and no layer reads it. The step's loss adds the value's mean times
+// `scale`.
 struct AuxiliaryLoss {
   std::string value;  // name, or pattern with '*' and '?'
   double scale = 1.0;
@@ -87,7 +88,7 @@ struct Initialization {
   // Sets a module's own parameters and buffers, by the module's full name. A ColumnParallelLinear
   // is passed as a Linear. A module with parameters on several stages is refused.
   std::function<void(const std::string& name, torch::nn::Module& module)> module;
-  // For the error about a parameter that no function fills.
+  // Shown in the error about a parameter that the function does not set.
   std::string remedy =
       "load weights, or set LayerSpec::initialize or Model::initialization to fill it";
 
@@ -120,18 +121,19 @@ struct Model {
   std::shared_ptr<const Model> evaluation = {};
 };
 
-// Whether a child derived from Sequential becomes one layer or one per child ("2.0").
+// Whether a nested Sequential becomes one layer, or one layer per child ("2.0").
 enum class Nested { kWhole, kExpanded };
 
 // Makes each child of `net` a layer with one input and output. The first layer reads the batch's
-// `input`. Other values are "hidden". Layers hold the children, so `net` has the trained weights. A
-// child that shares parameters with an earlier child is cloned and tied, and `net` does not get the
-// clone's buffers. Throws Error(kUsage) for an empty `net` or a child that cannot be cloned.
+// `input`. Layers exchange "hidden". They hold the children themselves, so `net` has the trained
+// weights. A child that shares parameters with an earlier child is cloned and tied, and `net` does
+// not get the clone's buffers. Throws Error(kUsage) for an empty `net` or a child that cannot be
+// cloned.
 Model from_sequential(const torch::nn::Sequential& net, const std::string& input = "x",
                       Nested nested = Nested::kWhole);
 
-// Same, for children of class Block, each run by `call`. Also throws Error(kUsage) for a child of
-// another class.
+// Like from_sequential(), makes each child of `parent` (a Block) a layer, but runs it by `call`.
+// Also throws Error(kUsage) for a child of another class.
 //
 //     from_children<BlockImpl>(*net->blocks, [](BlockImpl& block, const at::Tensor& x) {
 //       return block.forward(x, 0.5); });
@@ -148,10 +150,10 @@ struct GraphOperator {
 };
 
 struct GraphModelOptions {
-  std::string layer_class = {};           // class of the blocks; "": elements of lists
-  std::vector<std::string> modules = {};  // more modules that become layers
-  std::string loss_output = {};           // "": the archive's, else causal loss of "logits"
-  std::string products = {};              // RunOptions::autocast for the plan: "bfloat16"
+  std::string layer_class = {};  // class of the blocks; "": module list elements are blocks
+  std::vector<std::string> modules = {};  // additional modules that become layers
+  std::string loss_output = {};           // "": the file's loss, else next-token loss of "logits"
+  std::string products = {};              // autocast dtype ("bfloat16") in the plan
   std::vector<GraphOperator> operators = {};
   // Microbatch sizes for the description. 0: as exported. `sizes` sets them by name:
   // {{"decoder_length", 64}}.
@@ -167,12 +169,14 @@ Model load_graph(const std::string& path, const GraphModelOptions& options = {})
 // Returns the first size of the batch's first tensor that has dimensions, or 0.
 std::int64_t count_rows(const Values& batch);
 
-// Uses an output as the loss. It must be one number, the mean over a microbatch's rows.
+// Returns a loss function that uses `output`, a scalar mean over a microbatch's rows, as the loss.
+// `rows` counts the rows (default: count_rows()).
 LossFunction loss_output(const std::string& output,
                          std::function<std::int64_t(const Values& batch)> rows = {});
 
 // Converts a mean over a microbatch's rows, as torch's losses compute it, to a sum, so that the
-// step's loss is the mean over all rows. If `rows` counts another unit, so must Model::count.
+// step's loss is the mean over all rows. If `rows` counts another unit (such as tokens),
+// Model::count must count that unit too.
 LossFunction mean_loss(
     std::function<at::Tensor(const Values& outputs, const Values& batch)> mean_of_rows,
     std::function<std::int64_t(const Values& batch)> rows = {});
@@ -202,17 +206,18 @@ Model from_children(const torch::nn::Module& parent,
 // Inputs of a batch by name; the first size of each is the number of rows.
 using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
 
-// Describes layers by running them one at a time, forward and backward, with drawn weights. Batches
-// have these sizes and twice the rows (integers 0, floats 1). Buffers change.
+// Describes layers by running them one at a time, forward and backward, with random weights, on one
+// batch of these sizes and one with twice the rows. Batches contain 0 (integers) or 1 (floats).
+// Layers' buffers change.
 //
 // FLOPs count matrix products, convolutions and attention. A backward counts one product per
 // operand that needs a gradient. Bytes count memory that stays allocated for the backward, without
-// parameters and gradient sums. Both are linear in rows. Kernels of parts/ops.h are not counted, so
-// describe native families with LayerOptions::fused = false. A layer with a cost and `shapes` is
-// not run.
+// parameters and gradient sums. Both are fitted as linear in rows. Kernels of parts/ops.h are not
+// counted, so describe native families with LayerOptions::fused = false. A layer with a cost and
+// `shapes` is not run.
 //
 // Throws Error(kUsage) for batches without rows or a value that no layer writes. Must not run on a
-// thread whose memory a ledger counts.
+// thread whose allocations a MemoryLedger counts.
 ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch);
 
 // Describes layers without running them: enough for a program, but not to predict memory.

@@ -27,18 +27,19 @@ struct ShapePolynomial {
   friend bool operator==(const ShapePolynomial&, const ShapePolynomial&) = default;
 };
 
-// Costs of a layer. I and W are the halves of a backward B, for inputs and weights.
+// Costs of a layer. F is a forward and B a backward. B consists of I (input gradients) and W
+// (weight gradients).
 struct LayerCost {
   // Operations of matrix products. A multiply-add counts as two.
   ShapePolynomial forward_flops, input_flops, weight_flops;
-  // Bytes.
-  ShapePolynomial after_forward;  // kept from F to B or I
-  ShapePolynomial after_input;    // kept from I to W
+  // Bytes of memory.
+  ShapePolynomial after_forward;  // allocated from F to B or I
+  ShapePolynomial after_input;    // allocated from I to W
   ShapePolynomial on_entry;       // additional when a backward starts
   ShapePolynomial in_weight;      // additional while a weight gradient is accumulated
   ShapePolynomial at_end;         // additional when a backward ends
   ShapePolynomial in_forward;     // during a forward that keeps nothing
-  // Bytes of fused operators' memory pools. The peak of each is held all the time.
+  // Bytes of fused operators' memory pools. Each pool stays allocated at its peak size.
   ShapePolynomial pooled_until_input;   // from F to B or I
   ShapePolynomial pooled_until_weight;  // from F to B or W
   ShapePolynomial pooled_after_input;   // from I to W, and during B
@@ -70,11 +71,11 @@ struct SliceRange {
 struct ParameterSpec {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::string tied_to;  // full name of the first use; "": this is it
+  std::string tied_to;  // full name of the first use; "": this is the first use
   std::string dtype = "float32";
   bool trainable = true;
   bool of_adapter = false;
-  std::optional<ParameterSplit> split = {};  // under tensor parallelism; none: whole on each rank
+  std::optional<ParameterSplit> split = {};  // how tensor parallelism divides it; none: not
   std::string stored_as = {};                // name in a Hugging Face directory, if different
   std::int64_t numel() const;
 };
@@ -86,15 +87,15 @@ struct ValueSpec {
   std::string name;
   std::vector<std::int64_t> sizes;
   std::string dtype = "float32";
-  bool kept = false;  // layers keep this input until their backward
+  bool kept = false;  // layers that read the value keep it until their backward
   std::vector<std::int64_t> sizes_at(const MicrobatchShape& shape) const;
   double bytes_at(const MicrobatchShape& shape) const;
 };
 
 // A mask that attention materializes. A rank's layers with the same window share it.
 struct AttentionMask {
-  std::int64_t window = 0;  // tokens that a token sees; 0: all earlier ones
-  bool always = false;      // also if the window covers every token
+  std::int64_t window = 0;  // tokens to which a token attends; 0: all earlier ones
+  bool always = false;      // whether the mask exists even if the window covers every token
   double bytes_of_score = 4;
 };
 
@@ -104,22 +105,22 @@ struct LayerInfo {
   std::string name;  // "model.embed_tokens", "model.layers.3", "model.norm", "lm_head"
   LayerRole role = LayerRole::kBlock;
   std::vector<ParameterSpec> parameters;
-  std::vector<std::string> modules;  // empty: `name`
+  std::vector<std::string> modules;  // modules of the layer; empty: `name`
   std::vector<std::string> reads;
   std::vector<ValueSpec> writes;
   LayerCost cost;
-  // Bytes of other layers' gradients during this layer's backward.
+  // Bytes of later layers' gradients that are allocated during this layer's backward.
   ShapePolynomial waiting_gradients;
   std::shared_ptr<const struct LayerOperators> operators;
   std::optional<AttentionMask> mask;
   bool parameters_known = false;
   bool frozen = false;
-  bool loss_by_blocks = false;  // by LossChunks
+  bool loss_by_blocks = false;  // computes the loss by blocks of the vocabulary (LossChunks)
   std::string class_name;
-  std::string undivided = {};  // why it cannot be tensor-parallel; "": it can
+  std::string undivided = {};  // why the layer cannot be tensor-parallel; "": it can
   std::vector<std::string> module_names() const;
-  bool computes_loss() const;           // a head that writes "loss", not logits
-  bool trains() const;                  // as far as known
+  bool computes_loss() const;           // whether a head writes "loss", not "logits"
+  bool trains() const;                  // whether any parameter trains; true if unknown
   std::int64_t num_parameters() const;  // counts every use of a tied parameter
 };
 
@@ -128,21 +129,21 @@ struct ModelSpec {
   std::string dtype;
   std::vector<ValueSpec> inputs;
   std::vector<LayerInfo> layers;
-  // As Model::free_layers.
+  // Layers without parameters (Model::free_layers).
   std::vector<LayerInfo> free_layers;
   std::int64_t vocab_size = 0;                // 0: no token ids
   std::optional<std::int64_t> max_positions;  // longest sequence; none: no limit
   // Longest sequence that the model was trained for.
   std::optional<std::int64_t> usual_positions;
   std::string config_text;  // config.json as read, for saving
-  // Facts for runs of the command line. Null if the layers are your own.
+  // What the `sluice` program needs to run the model. Null for your own layers.
   std::shared_ptr<const class ModelSource> source;
-  // As Model::evaluation.
+  // The model for evaluations, if its layers differ (Model::evaluation).
   std::shared_ptr<const ModelSpec> evaluation;
 
-  // Layers [first, second): all from the first to the last block.
+  // Returns the range [first, second) of layers from the first to the last block.
   std::pair<int, int> block_range() const;
-  // Last size of the hidden states. 0: unknown.
+  // Returns the last dimension of hidden states, or 0 if unknown.
   std::int64_t hidden_size() const;
   int num_blocks() const { return block_range().second - block_range().first; }
   std::vector<int> free_layers_of(const std::vector<int>& layers,
@@ -156,13 +157,14 @@ struct ModelSpec {
 ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 
-// Same, for planning only. Also reads a language model nested in text_config (docs/models.md). The
-// hidden and vocabulary sizes of an unknown outer object win.
+// Reads a config.json for planning only, also with a language model in text_config
+// (docs/models.md). If the outer family is unknown, its hidden and vocabulary sizes override the
+// nested ones.
 ModelSpec read_language_model_spec(const std::string& path);
 
 inline constexpr int kMaxLayers = 10000;
-// Returns blocks without parameters, values or costs, for splits by layer counts. Throws
-// Error(kUsage).
+// Returns blocks without parameters, values or costs, to split by layer counts. Throws
+// Error(kUsage) for a number below 0 or above kMaxLayers.
 ModelSpec model_spec_of_blocks(int num_layers);
 
 // Whether the head computes the loss by blocks of the vocabulary, without storing all logits. The
@@ -172,11 +174,11 @@ enum class LossChunks { kOff, kAuto, kOn };
 inline constexpr std::int64_t kLargeVocabulary = 32768;
 
 struct Precision {
-  std::string parameters = "float32";  // also of values between layers
+  std::string parameters = "float32";  // dtype of parameters and of values between layers
   // Type of matrix products under autocast; "": as `parameters`.
   std::string products;
 
-  // As LayerOptions::fused. Must be false with adapters.
+  // Whether layers use sluice's kernels (LayerOptions::fused). Must be false with adapters.
   bool fused = true;
 
   LossChunks loss_chunks = LossChunks::kOff;  // only with fused operators
@@ -195,7 +197,7 @@ struct Precision {
   bool casts() const { return !products.empty() && products != parameters; }
 };
 
-// Same, with the types and costs of this precision.
+// Read a model as above, with the dtypes and costs of `precision`.
 ModelSpec read_model_spec(const std::string& path, const Precision& precision);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name,
                            const Precision& precision);

@@ -1,4 +1,4 @@
-// Holds the options of a training step. Needs no LibTorch.
+// Holds the options of a training step.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 namespace sluice {
 
 enum class OptimizerKind {
-  kAdamW,  // Loshchilov and Hutter, arXiv:1711.05101; two numbers per parameter
+  kAdamW,  // Loshchilov and Hutter, arXiv:1711.05101; state: two numbers per parameter
   kSgd,    // without momentum
 };
 
@@ -69,7 +69,7 @@ struct ActivationCheckpoint {
     kNone,
     kFull,     // every block (LayerRole::kBlock)
     kClasses,  // layers with a module of these classes (torch::nn::Module::name())
-    kLayers,   // layers with these names
+    kLayers,
   };
   Kind kind;
   std::vector<std::string> names;  // for kClasses and kLayers
@@ -81,17 +81,17 @@ struct ActivationCheckpoint {
 
 // Data parallelism: replicas of the pipeline, each with its own rows.
 //
-// With kExact, a step's microbatches (replica 0 first) form `shards` equal ranges. Each is summed
-// in order, and a balanced binary tree adds the sums: [0, n) is [0, n/2) + [n/2, n). Every degree
-// that divides the shards gets the same bits. With kFast, each replica sums its microbatches, and
-// the replicas' sums are added in order.
+// With kExact, a step's microbatches (replica 0 first) form `shards` equal ranges. Gradients are
+// summed in order in each range. A balanced binary tree adds the ranges' sums: [0, n) is [0, n/2) +
+// [n/2, n). Every degree that divides the shards gets the same bits. With kFast, each replica sums
+// its microbatches' gradients, and the replicas' sums are added in order.
 enum class Reduction : std::uint8_t { kExact, kFast };
 
 struct DataParallel {
   int degree = 1;
   // A multiple of the degree that divides the microbatches of all replicas. 0: the degree.
   int shards = 0;
-  // Shards the optimizer state: each replica updates its part of the parameters.
+  // Shards the optimizer state: each replica updates a part of the parameters.
   bool zero1 = false;
   // Also shards the parameters (UNSHARD, RESHARD).
   bool zero3 = false;
@@ -102,14 +102,15 @@ struct DataParallel {
   friend bool operator==(const DataParallel&, const DataParallel&) = default;
 };
 
-// Tensor parallelism: ranks that share each layer. A balanced binary tree adds the partial sums of
-// a layer's `slices`, so results depend on the slices but not on the degree. The degree must be a
-// power of two that divides the slices, or equal their number.
+// Tensor parallelism: several ranks compute each layer together. A balanced binary tree adds the
+// partial sums of a layer's `slices`, so results depend on the slices but not on the degree. The
+// degree must be a power of two that divides the slices, or equal their number.
 struct TensorParallel {
   int degree = 1;
   // 0: the degree.
   int slices = 0;
-  // Also divides the rows of activations between these layers, with the same results.
+  // Sequence parallelism: also divides activations between these layers along the sequence, with
+  // the same results.
   bool sequence = true;
 
   int num_slices() const { return slices > 0 ? slices : degree; }
@@ -124,7 +125,7 @@ enum class DeviceKind : std::uint8_t {
 
 // How a checkpoint becomes visible atomically.
 enum class Commit : std::uint8_t {
-  kRename,  // written under another name, then renamed
+  kRename,  // directory is written under another name, then renamed
   kMarker,  // valid once manifest.json exists, for storage without atomic renames
 };
 

@@ -2,8 +2,8 @@
 //
 //     sluice::Partition split = sluice::make_partition(spec, {.num_ranks = 4});
 //
-// Stages are contiguous and not empty. One may hold only the embedding, or norm and head. Every
-// rank has a stage. Every parameter is on one stage or in a tie group.
+// Stages are contiguous and not empty. A stage may hold only the embedding, or only norm and head.
+// Every rank has a stage. A parameter on several stages is in a tie group.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,12 @@ namespace sluice {
 
 using ModuleNames = std::vector<std::vector<std::string>>;
 
-enum class Rounding { kNone, kUp, kDown };  // rounds the stages to a multiple of the ranks
+// Rounds the number of stages to a multiple of the ranks.
+enum class Rounding { kNone, kUp, kDown };
 
 enum class Remainder { kFirst, kLast, kMiddle };
 
-// Layers that the embedding (first) and norm with head (last) count as.
+// Number of layers that the embedding (`first`) and the norm with the head (`last`) count as.
 struct EndWeights {
   int first = 0, last = 0;
 };
@@ -48,7 +49,7 @@ struct PartitionOptions {
   ConventionName convention = Convention::kSluice;
   // 0: one per stage.
   int num_ranks = 0;
-  // Decides how many stages a rank runs. None: any number, in a loop.
+  // Determines how many stages a rank runs. None: any number, with Placement::kLoop.
   std::optional<ScheduleName> schedule = ScheduleKind::k1F1B;
 
   // ---- by counts: at most one of the first three ----
@@ -57,7 +58,8 @@ struct PartitionOptions {
   int stages_per_rank = 0;
   // 0: spread evenly.
   int layers_per_stage = 0;
-  // For layers_per_stage. kNone refuses numbers that need rounding.
+  // Rounds the number of stages that layers_per_stage yields. kNone refuses numbers that need
+  // rounding.
   Rounding rounding = Rounding::kNone;
   // EndWeights. None: default_end_weight().
   std::optional<int> first_stage_weight = {}, last_stage_weight = {};
@@ -85,12 +87,12 @@ struct StageContent {
   int rank = 0;
   int first_layer = 0;
   int num_layers = 0;
-  std::vector<std::string> modules;  // names of the convention
+  std::vector<std::string> modules;  // module names as in the convention
   std::vector<int> layers;           // indices into ModelSpec::layers
   std::int64_t num_parameters = 0;   // tied parameters count on every stage
-  // The gradients that its backward computes, as far as known.
+  // The gradients that the stage's backward computes, as far as known.
   StageBackward backward = StageBackward::kFull;
-  std::vector<int> recomputed;  // layers that run again in the backward
+  std::vector<int> recomputed;  // layers that the backward recomputes
 };
 
 struct Partition {
@@ -99,7 +101,7 @@ struct Partition {
   std::vector<std::string> split_points;  // first layer of each stage but the first
   std::vector<StageContent> stages;
   std::vector<TieGroup> tie_groups;  // including those on one stage
-  // None for splits by names and conventions without weights.
+  // None if the split is by names or the convention has no weights.
   std::optional<EndWeights> weights;
   std::vector<std::string> notes;  // overridden options
 
@@ -109,16 +111,16 @@ struct Partition {
 };
 
 const std::vector<std::string>& partition_conventions();
-// 1 in torchtitan's conventions, otherwise 0.
+// Returns the default of EndWeights: 1 in torchtitan's conventions, otherwise 0.
 int default_end_weight(const ConventionName& convention);
 
-// Throws Error(kUsage).
+// Throws Error(kUsage) for options that contradict each other, the convention or the model.
 Partition make_partition(const ModelSpec& model, const PartitionOptions& options);
 
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);
 
-// Sizes of one microbatch: the first value that the stage reads, and the first that it writes.
-// Throws Error(kUsage) if the model does not know its values.
+// Sizes and dtypes of the first value that a stage reads, and of the first that it writes, for one
+// microbatch. Throws Error(kUsage) if the model does not know its values.
 struct StageShape {
   std::vector<std::int64_t> input, output;
   std::string input_dtype, output_dtype;

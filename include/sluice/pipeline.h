@@ -14,8 +14,8 @@
 // The body runs once per rank, on a thread of its own. Use a pipeline only on that thread, and let
 // only one rank write to a variable that the body captures by reference. All ranks make the same
 // calls in the same order. Ranks of a replica pass the same batch, and each replica its own rows.
-// Losses, gradients and norms cover all rows. During a step (in an observer), all members throw
-// except those that return rank and plan.
+// Losses, gradients and norms cover all rows. During a step, an observer may only call members that
+// return the rank and plan. Others throw.
 //
 // Results have the same bits for every number of ranks, every schedule with the same order of
 // microbatches, and every number of replicas with equal gradient shards (docs/library.md).
@@ -77,7 +77,7 @@ struct SaveOptions {
 struct LoadOptions {
   // In the same order as SaveOptions::optimizers.
   std::vector<torch::optim::Optimizer*> optimizers = {};
-  // Requires as many ranks as were saved.
+  // Whether to load rank_tensors. Requires the saved number of ranks.
   bool rank_tensors = false;
 };
 
@@ -102,28 +102,28 @@ class Pipeline {
   // `.grad`. Throws Error(kUsage) for a plan with StepEnd::kUpdate, inputs that are missing,
   // unknown, of unequal lengths or require a gradient, parameters that were moved or replaced, and,
   // with several ranks, a second step before parameters() was called. Throws Error(kInput) for
-  // fewer rows than microbatches, or if nothing counts. Warns once if a loss is not finite (see
-  // RunOptions::requires_finite).
+  // fewer rows than microbatches, or if the loss counts no token or row. Warns once if a loss is
+  // not finite (see RunOptions::requires_finite).
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
   // Collective. Runs forwards in evaluation mode, for any number of rows.
   StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});
-  // Same, without a loss or its inputs. Returns this replica's outputs by microbatch, on the given
-  // ranks.
+  // Collective. Runs forwards in evaluation mode without a loss, so the loss's inputs may be
+  // omitted. Returns this replica's outputs by microbatch, on the given ranks.
   std::vector<Values> predict(const Inputs& inputs, OutputRanks ranks = OutputRanks::kAll);
-  // Collective. Updates with torch's optimizer. With zero1 and zero3, it also sends updated weights
-  // to all replicas, and optimizer.step() is refused. Throws Error(kUsage) for an optimizer with
-  // other tensors or a closure (LBFGS), and with zero1 or zero3 for one that save() does not
+  // Collective. Updates weights with a torch optimizer. With zero1 and zero3, also sends updated
+  // weights to all replicas. A direct optimizer.step() is then refused. Throws Error(kUsage) for an
+  // optimizer with other tensors or a closure (LBFGS), or (zero1, zero3) one that save() does not
   // support.
   void update(torch::optim::Optimizer& optimizer);
 
-  // Throws Error(kUsage) after parameters() or a step, and with zero3.
+  // Moves the modules. Throws Error(kUsage) after parameters() or a step, and with zero3.
   void to(at::Device device);
 
-  // This rank's trainable parameters in layer order, each once. With zero1 and zero3: this
-  // replica's flat blocks.
+  // This rank's trainable parameters in layer order, each once. With zero1 and zero3: flat tensors
+  // with this replica's shards.
   std::vector<at::Tensor> parameters() const;
-  // All uses of parameters on this rank, also frozen. With zero1 and zero3 a tensor is a block,
-  // possibly empty, so group parameters by name and global_shape, not by dim().
+  // All uses of parameters on this rank, also frozen. With zero1 and zero3, tensors are flat
+  // shards, possibly empty, so group parameters by name and global_shape, not by dim().
   std::vector<ParameterInfo> named_parameters() const;
   // This rank's parameters and buffers, not copied. A tied parameter has the name of its first use.
   // Throws Error(kUsage) with zero3, as does load_state_dict().
@@ -131,12 +131,13 @@ class Pipeline {
   // Collective. The whole model's state in CPU copies on rank 0 (others: empty), unordered, with
   // tied parameters under all names.
   std::vector<std::pair<std::string, at::Tensor>> state_dict() const;
-  // Copies this rank's entries. Throws Error(kUsage) if one is missing or has another shape.
+  // Copies this rank's parameters and buffers from `state`. Throws Error(kUsage) if one is missing
+  // or has another shape.
   void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state);
 
   // Collective. Saves parameters, buffers, step count and `options`, but no gradients, as a
   // directory that replaces an older one as a whole. If writing fails, throws Error(kCheckpoint) on
-  // every rank and leaves the older one. Throws Error(kUsage) for unsuitable options.
+  // every rank and leaves the older directory. Throws Error(kUsage) for unsuitable options.
   void save(const std::string& path, const SaveOptions& options = {});
   // Collective. Loads what this rank needs, from any layout. With the same seed, the next step
   // draws the same random numbers as the saved run would. Throws Error(kCheckpoint) for a damaged
@@ -144,9 +145,9 @@ class Pipeline {
   // changes.
   LoadedState load(const std::string& path, const LoadOptions& options = {});
 
-  // `fill` must set all uses of a tied parameter to the same value.
+  // Calls `fill` for each stage. It must set all uses of a tied parameter to the same value.
   void load_weights(const FillStage& fill);
-  // Use it to divide by a count that is known only after several steps.
+  // Divides all gradients, for example by a token count that is known only after several steps.
   void scale_grads_by_divisor(double divisor);
   // Collective. Scales gradients to at most max_norm (0: no scaling). Returns the previous norm,
   // with equal bits on every rank.
@@ -163,7 +164,7 @@ class Pipeline {
   const Plan& plan() const;
   const Program& program() const { return plan().program; }
   std::vector<Stage*> stages() const;
-  // One per layer of this rank, in order.
+  // Returns one module per layer of this rank, in order.
   std::vector<std::shared_ptr<torch::nn::Module>> modules() const;
   bool has_first_stage() const;
   bool has_last_stage() const;

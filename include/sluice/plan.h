@@ -28,14 +28,14 @@ namespace sluice {
 struct LayerTimes;
 
 enum class Balance {
-  kEven,      // numbers of layers
-  kCost,      // counted operations (LayerCost)
-  kMeasured,  // PipelineOptions::times
+  kEven,      // equal numbers of layers
+  kCost,      // equal operations (LayerCost)
+  kMeasured,  // equal measured times (PipelineOptions::times)
 };
 
 enum class StepEnd {
-  kGradients,  // the caller updates
-  kUpdate,     // Trainer updates
+  kGradients,  // the caller updates weights
+  kUpdate,     // Trainer updates weights
 };
 
 // When RunOptions::reduction runs.
@@ -51,13 +51,13 @@ struct ScheduleChoice {
   bool is_auto = false;
   // None: "1F1B", or "Interleaved1F1B" if ranks have several stages.
   std::optional<ScheduleName> name = {};
-  // Also places the stages, so `partition` must not.
+  // Your own schedule. It also places the stages, so `partition` must not.
   std::optional<Schedule> own = {};
 
   ScheduleChoice() = default;
   ScheduleChoice(ScheduleKind kind) : name(kind) {}
   ScheduleChoice(Schedule schedule) : own(std::move(schedule)) {}
-  // Throws Error(kUsage) with the nearest name.
+  // Throws Error(kUsage) for an unknown name, with the nearest one.
   template <typename Text>
   requires std::convertible_to<const Text&, std::string_view> ScheduleChoice(const Text& text)
       : ScheduleChoice(parse(text)) {}
@@ -67,22 +67,22 @@ struct ScheduleChoice {
 };
 
 struct PipelineOptions {
-  // Ranks of one pipeline. None: as schedule.own, else 1.
+  // Ranks of one pipeline. None: as in schedule.own, else 1.
   std::optional<int> num_ranks = {};
   ScheduleChoice schedule = {};
-  // None: as schedule.own, else 1.
+  // None: as in schedule.own, else 1.
   std::optional<int> num_microbatches = {};
-  // Its schedule is ignored. Its num_ranks, if given, must equal num_ranks.
+  // partition.schedule is ignored. partition.num_ranks must be 0 or equal num_ranks.
   PartitionOptions partition = {};
   StepEnd step_end = StepEnd::kGradients;
   // Gathers outputs on all ranks in training steps (GATHER_OUTPUTS).
   bool gathers_outputs = false;
-  // Set by run(). Excludes several replicas.
+  // Set by run() from RunOptions::reduction. Not with several replicas.
   HookedReduction hooked_reduction = HookedReduction::kNone;
   // `partition` may set cuts, weights or remainder only with kEven.
   Balance balance = Balance::kEven;
-  // For kMeasured and predictions in seconds. None: F, I and W take 1, or as long as their
-  // operations.
+  // Measured times, for kMeasured and predictions in seconds. None: forward (F), input gradient (I)
+  // and weight gradient (W) take 1 each, or time proportional to their operations.
   std::shared_ptr<const LayerTimes> times = {};
   // Bytes that splits and schedules may need. None: no limit.
   std::optional<std::int64_t> memory_per_rank = {};
@@ -92,29 +92,30 @@ struct PipelineOptions {
   // Patterns of full names of parameters that train ("*.norm.weight"). If the plan does not know
   // the parameters, clear requires_grad in LayerSpec::make and set `frozen_layers`.
   std::vector<std::string> trainable = {"*"};
-  // Patterns of layers in which nothing trains.
+  // Patterns of names of layers in which nothing trains.
   std::vector<std::string> frozen_layers = {};
   ActivationCheckpoint activation_checkpoint = {};
-  // Multiplies the ranks. num_microbatches is per replica.
+  // Multiplies the number of ranks. num_microbatches is per replica.
   DataParallel data_parallel = {};
-  // Multiplies the ranks.
+  // Multiplies the number of ranks.
   TensorParallel tensor_parallel = {};
   // Mesh axes, the last one fastest. cp and tp may be omitted at the end.
   std::string rank_order = "pp,dp,cp,tp";
-  // Counts towards memory, even if the optimizer is yours.
+  // The optimizer whose state predicted memory includes, also for your own optimizer.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
-  // Counts a host copy of parameters and optimizer state, to save during training.
+  // Whether predicted memory includes a host copy of parameters and optimizer state, for saving
+  // during training.
   bool keeps_snapshot = false;
 };
 
-// Bytes of tensors on a rank (docs/memory.md). Sums saturate.
+// Bytes of tensors on a rank (docs/memory.md).
 struct RankMemory {
   std::int64_t num_parameters = 0;  // a tied parameter counts once
   std::int64_t parameter_bytes = 0;
-  std::int64_t gradient_bytes = 0;  // one per use of a parameter and open sum
+  std::int64_t gradient_bytes = 0;  // per use of a parameter and unfinished shard
   std::int64_t optimizer_bytes = 0;
   std::int64_t snapshot_bytes = 0;
-  std::int64_t activation_bytes = 0;  // peak over all live microbatches
+  std::int64_t activation_bytes = 0;  // peak over all microbatches in flight
   std::int64_t running_bytes = 0;     // temporaries at the peak
   std::int64_t reduction_bytes = 0;   // reductions between replicas at the peak
   std::int64_t gathered_bytes = 0;    // sharded parameters while gathered
@@ -127,7 +128,7 @@ struct RankMemory {
 struct RankPrediction {
   double busy = 0;
   double finish = 0;
-  int peak_live = 0;  // most forwards whose W or B has not run
+  int peak_live = 0;  // most forwards at once whose W or B has not run
   RankMemory memory;
 };
 
@@ -145,14 +146,14 @@ struct ScheduleCandidate {
 };
 
 struct Plan {
-  PipelineOptions options;  // as given, but schedule.own is in `schedule`
+  PipelineOptions options;  // as given, but schedule.own moves to `schedule`
   ModelSpec model;
   MicrobatchShape microbatch;
   Partition partition;
   Schedule schedule;
   Program program;
   VerifyReport report;
-  Costs costs;            // including layers that run again
+  Costs costs;            // including recomputed layers
   std::string time_unit;  // "s" or "GFLOP"; "": F, I and W take 1
   Simulation simulation;
   std::vector<ScheduleCandidate> candidates;
@@ -162,7 +163,7 @@ struct Plan {
   std::vector<std::string> warnings;
 };
 
-// Thrown for an invalid schedule, with what draw_violations() needs.
+// Thrown for an invalid schedule. Holds the arguments of draw_violations().
 class RefusedSchedule : public Error {
  public:
   RefusedSchedule(const Error& error, Program program, VerifyReport report);
@@ -185,7 +186,7 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
 // field.
 std::shared_ptr<const LayerTimes> read_layer_times(const std::string& path);
 
-// options.width must be at least 80. Long names may exceed it.
+// options.width must be at least 80. Long names may exceed the width.
 std::string describe_plan(const Plan& plan, const GridOptions& options);
 std::ostream& operator<<(std::ostream& out, const Plan& plan);
 std::string plan_json(const Plan& plan);

@@ -3,13 +3,13 @@
 //     sluice::Program program = sluice::lower(sluice::make_schedule("1F1B", shape));
 //
 // docs/program.md has the meaning of every instruction. SEND, RECV, UNSHARD and reductions are
-// posts: they do not wait. The first later instruction that uses the result waits, at the latest
-// the end of the row. A channel is one FIFO per (source rank, destination rank, activation or
-// gradient). Stages of one rank exchange values without messages. All ranks of a collective run it
-// in the same order.
+// posts: they start a transfer or collective without waiting. The first later instruction that uses
+// the result waits, at the latest the end of the rank's instructions. A channel is one FIFO per
+// (source rank, destination rank, activation or gradient). Stages of one rank exchange values
+// without messages. All ranks of a collective run it in the same order.
 //
-// No weight is written before REDUCE_LOSS and REDUCE_NORM are complete, so a step that is not
-// finite leaves weights unchanged.
+// No weight is written before REDUCE_LOSS and REDUCE_NORM are complete, so a step with a loss or
+// norm that is not finite leaves weights unchanged.
 #pragma once
 
 #include <string>
@@ -23,11 +23,11 @@
 namespace sluice {
 
 struct TieGroup {
-  std::string name;  // full name of the first use
+  std::string name;  // full name of the parameter's first use
   std::vector<int> stages;
 };
 
-// The program of one pipeline. All ranks with pp coordinate p of the mesh run row p.
+// The program of one pipeline. All ranks with pp coordinate p of the mesh run ranks[p].
 struct Program {
   int num_microbatches = 0;
   StageMap stage_map;
@@ -35,14 +35,14 @@ struct Program {
   Mesh mesh;
   std::vector<std::vector<Action>> ranks;  // [rank][instruction], without kIdle
   std::vector<TieGroup> tie_groups;        // indexed by Action::group
-  bool forward_only = false;               // for evaluation
-  // Whether it only updates, for the caller's optimizer.
+  bool forward_only = false;
+  // Whether the program only updates weights, with the caller's optimizer.
   bool update_only = false;
   std::vector<StageBackward> backwards;  // by stage; empty: all kFull
 
   int num_ranks() const { return stage_map.num_ranks(); }
   int num_stages() const { return stage_map.num_stages(); }
-  // The stage must exist.
+  // Returns the gradients that the stage's backward computes. The stage must exist.
   StageBackward backward_of(int stage) const {
     if (forward_only) return StageBackward::kNone;
     return backwards.empty() ? StageBackward::kFull : backwards[stage];
@@ -70,7 +70,7 @@ struct LowerOptions {
 };
 
 // Runs the passes that the options select (docs/program.md), except those that a compute_comms
-// schedule has run. Does not prove the result. Throws Error(kInput) for an instruction with an
+// schedule has run. Does not verify() the result. Throws Error(kInput) for an instruction with an
 // unknown stage or microbatch.
 Program lower(const Schedule& schedule, const LowerOptions& options = {});
 

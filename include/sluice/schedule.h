@@ -19,7 +19,7 @@ template <typename Kind>
 class ByName {
  public:
   ByName(Kind kind) : kind_(kind), text_(name_of(kind)) {}
-  // Throws Error(kUsage) with the nearest name.
+  // Throws Error(kUsage) for an unknown name, with the nearest one.
   template <typename Text>
   requires std::convertible_to<const Text&, std::string_view> ByName(const Text& name)
       : kind_(parse_kind(std::string_view(name), Kind())), text_(name) {}
@@ -34,14 +34,14 @@ class ByName {
   std::string text_;
 };
 
-// Parses "loop", "v" or a list of ranks, one per stage ("0,1,1,0"). Only the words use num_ranks
-// and num_stages. Throws Error(kUsage).
+// Returns the rank of every stage from "loop", "v" or a list ("0,1,1,0"). A list ignores num_ranks
+// and num_stages. Throws Error(kUsage) for another text or unsuitable numbers.
 std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int num_stages);
 
 struct Schedule {
-  std::string name;  // canonical, or the file's
+  std::string name;  // canonical name, or the file's
   int num_microbatches = 0;
-  // A stage that no row of a file runs is kNowhere, which verify() refuses.
+  // Stages that no row of a schedule file computes are kNowhere, which verify() refuses.
   StageMap stage_map;
   std::vector<std::vector<Action>> rows;  // [rank][slot]; kIdle: empty slot
 
@@ -59,7 +59,8 @@ enum class ScheduleKind {
   kDualPipeV,
 };
 std::string_view name_of(ScheduleKind kind);
-// Accepts names and aliases in any case. Throws Error(kUsage) with the nearest name.
+// Accepts names and aliases in any case. Throws Error(kUsage) for an unknown name, with the nearest
+// one.
 ScheduleKind parse_kind(std::string_view name, ScheduleKind);
 using ScheduleName = ByName<ScheduleKind>;
 
@@ -74,14 +75,15 @@ struct ScheduleInfo {
   std::string name;
   std::vector<std::string> aliases;  // lower case
   std::string source;
-  bool single_stage = false;  // exactly one stage per rank
+  bool single_stage = false;
   Placement placement = Placement::kLoop;
   Schedule (*build)(const ScheduleShape&) = nullptr;  // stages_per_rank must be set
 };
 
 const std::vector<ScheduleInfo>& schedule_table();
 
-// Also throws Error(kUsage) for a V schedule without 2 stages per rank.
+// Throws Error(kUsage) unless num_stages is a multiple of num_ranks, and 2 * num_ranks for V
+// schedules.
 StageMap make_stage_map(const ScheduleInfo& schedule, int num_ranks, int num_stages);
 
 const ScheduleInfo& find_schedule(const ScheduleName& name);
@@ -89,12 +91,12 @@ const ScheduleInfo& find_schedule(const ScheduleName& name);
 // Throws Error(kUsage) for numbers of stages or microbatches that the schedule cannot run.
 Schedule make_schedule(const ScheduleName& name, const ScheduleShape& shape);
 
-// For LowerOptions::forward_only.
+// Returns a schedule of forwards only, for LowerOptions::forward_only.
 Schedule make_forward_schedule(const StageMap& stage_map, int num_microbatches);
 
 // Reads torch's CSV (`compute_only` or `compute_comms`): one row per rank; an empty cell is an idle
-// slot. By default, a stage is on the first row that computes it. Ranks of `stage_to_rank` beyond
-// the file get empty rows. Throws Error(kInput) with 1-based "file:row:column".
+// slot. By default, the first row that computes a stage gives its rank. Ranks in `stage_to_rank`
+// that the file lacks get empty rows. Throws Error(kInput) with 1-based "file:row:column".
 Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
                             const std::vector<int>& stage_to_rank = {});
 Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stage_to_rank = {});

@@ -28,9 +28,9 @@ class Tokenizer {
 
   // add_special_tokens adds the post-processor's tokens, such as "<s>". Invalid UTF-8 counts as
   // U+FFFD. Throws Error(kInput) for a text above 1 GiB or that the file's rules expand beyond
-  // bounds, or an unknown character if the vocabulary lacks unk_token.
+  // bounds, or an unknown character without unk_token.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
-  // Adds neither special tokens nor SentencePiece's leading space.
+  // Encodes without special tokens and without SentencePiece's leading space.
   std::vector<std::int32_t> encode_continuation(std::string_view text) const;
   // The post-processor's tokens before and after a document.
   const std::vector<std::int32_t>& prefix() const;
@@ -39,7 +39,7 @@ class Tokenizer {
   // Throws Error(kInput) for an id that does not exist.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens = false) const;
 
-  // Includes added tokens.
+  // Looks up vocabulary and added tokens.
   std::optional<std::int32_t> id_of(std::string_view token) const;
   // Returns "" if the id does not exist.
   std::string token_of(std::int32_t id) const;

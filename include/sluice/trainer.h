@@ -34,11 +34,11 @@ class Trainer {
   // Collective. Throws Error(kNotFinite) on every rank, before any update, if the loss or a
   // gradient is not finite. Checks inputs like Pipeline::train_step().
   StepResult step(const Inputs& inputs, double learning_rate, const StepOptions& options = {});
-  // Same, for microbatches that are already cut. Does not check that ranks agree.
+  // Runs a step on microbatches that are already cut. Does not check that ranks agree on the batch.
   StepResult step(const StepBatch& batch, double learning_rate);
 
   const Optimizer& optimizer() const;
-  // The last step that updated this rank's weights, initially the loaded one. None if an update
+  // The last step that updated this rank's weights, initially the loaded step. None if an update
   // failed halfway. The weights are consistent if all ranks return the same step.
   std::optional<std::int64_t> weights_step() const;
 

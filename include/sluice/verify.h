@@ -18,7 +18,7 @@ namespace sluice {
 
 struct Violation {
   int rank = -1;   // -1: no single rank
-  int index = -1;  // instruction of that rank; -1: all of it
+  int index = -1;  // instruction of that rank; -1: no single one
   std::string action;
   std::string reason;
 };

@@ -10,7 +10,7 @@ namespace sluice {
 
 bool is_adapter_parameter(std::string_view name);
 bool has_adapter(const ModelSpec& model);
-// Removes the adapter's parameters. Costs still include the adapter.
+// Removes the adapter's parameters, but not its costs.
 ModelSpec without_adapter(ModelSpec model);
 ModelSpec adapter_alone(ModelSpec model);
 

@@ -8,15 +8,14 @@
 namespace sluice {
 
 struct HfNames {
-  std::string_view model_type;    // in config.json
+  std::string_view model_type;
   std::string_view architecture;  // in `architectures` of config.json
-  std::string_view base_prefix;   // prefix that base models lack: "model."
+  std::string_view base_prefix;   // name prefix that models without head lack: "model."
   // Name endings of buffers that old transformers stored.
   std::vector<std::string_view> buffers;
 };
 
 std::span<const HfNames> hf_names();
-// Returns nullptr if unknown.
 const HfNames* find_hf_names(std::string_view model_type);
 
 }  // namespace sluice

@@ -19,7 +19,7 @@
 namespace sluice {
 
 enum class ActionKind : std::uint8_t {
-  kIdle,            // an empty slot
+  kIdle,
   kForward,         // F
   kBackward,        // B: gradients of the input and the weights
   kBackwardInput,   // I: gradient of the input only
@@ -38,16 +38,16 @@ enum class ActionKind : std::uint8_t {
   kReduceNorm,
   kUpdate,
   kPartialNorm,    // norms of the stage's gradients, while the rank would wait
-  kOptimizerStep,  // for stages without kUpdate
+  kOptimizerStep,  // updates stages without kUpdate
 };
 
-// Small (20 bytes), because plans contain millions. Unused fields keep their defaults, so == is
-// exact.
+// Small (20 bytes), because plans contain millions of actions. Unused fields keep their defaults,
+// so == is exact.
 struct Action {
   ActionKind kind = ActionKind::kIdle;
   ActionKind backward_kind = ActionKind::kIdle;
-  std::int16_t group = -1;  // index of the tie group
-  std::int32_t stage = -1;  // of the forward in a pair
+  std::int16_t group = -1;
+  std::int32_t stage = -1;  // in a pair: the forward's stage
   std::int32_t microbatch = -1;
   std::int32_t backward_stage = -1;
   std::int32_t backward_microbatch = -1;

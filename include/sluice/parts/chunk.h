@@ -1,4 +1,4 @@
-// Runs the layers of one stage as one callable.
+// Runs the layers of one stage.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,16 +20,16 @@ class KeyedStream;
 
 // The layers [first_layer, first_layer + layers.size()) of the model.
 //
-// parameters() is in layer order. Each use of a tied parameter is a leaf with its own gradient.
-// Uses on one rank share storage. A Chunk belongs to its rank's thread.
+// parameters() is in layer order. Each use of a tied parameter is an autograd leaf with its own
+// gradient. Uses on one rank share storage. A Chunk belongs to its rank's thread.
 class Chunk {
  public:
   // Runs layer i. May replace tensors in `read`, also for later layers.
   using LayerCall =
       std::function<std::vector<at::Tensor>(std::size_t i, std::vector<at::Tensor>& read)>;
 
-  // Keys the constructors' random numbers by layer name. `inputs` and `outputs` are in message
-  // order. Throws Error(kUsage) for an inconsistent layer.
+  // Makes the modules. Random numbers are keyed by layer name. `inputs` and `outputs` are in
+  // message order. Throws Error(kUsage) for an inconsistent layer.
   Chunk(std::vector<LayerSpec> layers, int first_layer, std::vector<std::string> inputs,
         std::vector<std::string> outputs);
   ~Chunk();
@@ -42,14 +42,15 @@ class Chunk {
   // values or writes to a batch input.
   Values forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
                  std::int64_t microbatch, const LayerCall& call = {});
-  // begin: the random stream. Null: as in forward().
+  // Runs layer i with random numbers from `begin`. Null: keyed as in forward().
   std::vector<at::Tensor> run_layer(std::size_t i, const std::vector<at::Tensor>& read,
                                     std::uint64_t seed, std::int64_t step, std::int64_t microbatch,
                                     const KeyedStream* begin = nullptr);
   // The random stream with which layer i starts. Null: a new stream with its own key.
   std::shared_ptr<const KeyedStream> random_numbers(std::size_t i) const;
 
-  // None if a layer has no shape function. Throws Error(kUsage) for a wrong number of metas.
+  // Returns the outputs' shapes and dtypes. None if a layer has no shape function. Throws
+  // Error(kUsage) for a wrong number of metas.
   std::optional<std::vector<TensorMeta>> output_metas(const std::vector<TensorMeta>& inputs,
                                                       const Values& batch) const;
 
@@ -88,9 +89,9 @@ class Chunk {
   std::vector<ParameterInfo> parameters_;
   std::unique_ptr<CastedWeights> casted_weights_;
   std::unique_ptr<KeyedStream> random_numbers_;
-  std::vector<std::string> unused_inputs_;                // neither passed on nor read
-  std::vector<std::vector<std::string>> release_before_;  // by layer: values read last
-  std::vector<std::vector<std::string>> release_after_;   // by layer: values never read
+  std::vector<std::string> unused_inputs_;
+  std::vector<std::vector<std::string>> release_before_;
+  std::vector<std::vector<std::string>> release_after_;
   std::vector<at::Tensor> first_layer_outputs_;
   std::string failed_layer_;
 };
@@ -108,10 +109,11 @@ class GradientSum {
  public:
   virtual ~GradientSum() = default;
   virtual const at::Tensor& parameter() const = 0;
-  // Ignores undefined gradients. Throws Error(kUsage) for sparse ones.
+  // Ignores an undefined gradient. Throws Error(kUsage) for a sparse one.
   virtual void add(const at::Tensor& gradient) = 0;
   // Returns the sum, to which the caller must add one gradient, or which it must overwrite if the
-  // flag is true. Undefined if the sum is not dense or of the parameter's dtype.
+  // flag is true. Returns an undefined tensor if the sum is not dense or not of the parameter's
+  // dtype.
   virtual std::pair<at::Tensor, bool> add_in_place() = 0;
 };
 
@@ -121,7 +123,7 @@ struct MicrobatchKey {
   std::int64_t microbatch = 0;
 };
 
-// In the order of Chunk::parameters(). Null if frozen.
+// In the order of Chunk::parameters(). Null for frozen parameters.
 using GradientSums = std::vector<std::unique_ptr<GradientSum>>;
 
 // The backward of one microbatch through a chunk, whole (B) or in two halves (I, W).
@@ -140,9 +142,11 @@ class ChunkBackward {
   // Called once after forward() with the outputs or, on the last stage, the loss.
   virtual void keep(const std::vector<at::Tensor>& roots) = 0;
 
-  // Called last. Takes a gradient per root and returns one per input, undefined for none.
+  // Runs the whole backward (B). Takes a gradient per root and returns one per input, undefined for
+  // none.
   virtual std::vector<at::Tensor> full(std::vector<at::Tensor> root_gradients) = 0;
-  // hold_weights: add weight gradients that had to be computed early only in weight().
+  // Computes input gradients (I). With hold_weights, weight gradients that this call had to compute
+  // are added only in weight().
   virtual std::vector<at::Tensor> input(std::vector<at::Tensor> root_gradients,
                                         bool hold_weights) = 0;
   virtual void weight() = 0;

@@ -1,8 +1,8 @@
 // The path of each microbatch through the stages.
 //
 // A route lists stages in the order of their forwards; the last one computes the loss. By default
-// all microbatches take the chain 0, 1, .. num_stages - 1. Every stage is on a route, and on each
-// at most once. Stages relay values that later stages read.
+// all microbatches take the chain 0, 1, .. num_stages - 1. Every stage is on a route. No route has
+// a stage twice. Stages relay values that later stages read.
 //
 // A stage on several ranks counts as one stage per rank. DualPipe over P ranks has the routes 0 ..
 // P-1 and P .. 2P-1, whose stages s and P + s are copies on ranks s and P-1-s with tied weights.
@@ -17,8 +17,8 @@ enum class ChannelKind : std::uint8_t { kActivation, kGradient };
 
 enum class StageBackward : std::uint8_t {
   kFull,
-  kInput,    // no trained weight
-  kWeights,  // no earlier stage is trained
+  kInput,    // input gradients only: no weight is trained
+  kWeights,  // weight gradients only: no earlier stage trains
   kNone,     // no backward
 };
 
@@ -42,7 +42,7 @@ class Flow {
   int num_stages() const { return num_stages_; }
   bool covers(int num_microbatches) const;
 
-  // Cut s follows stage s.
+  // Cut s between stages follows stage s.
   int num_cuts() const;
   int num_passing(int stage, int num_microbatches) const;
 

@@ -1,10 +1,10 @@
 // Collectives over a set of ranks: gather, sum, exchange, broadcast and barrier.
 //
-// All members make the same calls in the same order. They may wait for Works in any order, or drop
-// them. Results are in the order of members(). Sums add in the tensors' dtype and in SumOrder, so
-// all members, runs and backends get the same bits. A wait ends with the result, at the deadline
-// with Error(kPeer) that names the missing ranks, or after an abort with the first failure. If the
-// members' calls differ, each throws Error(kInternal).
+// All members make the same calls in the same order. They may wait for the returned Works in any
+// order, or drop them. Results are in the order of members(). Sums add in the tensors' dtype and in
+// SumOrder, so all members, runs and backends get the same bits. A wait ends with the result, at
+// the deadline with Error(kPeer) that names the missing ranks, or after an abort with the first
+// failure. If the members' calls differ, each throws Error(kInternal).
 //
 // Do not write to a tensor after passing it in. Results other than sums may share its storage, so
 // do not write to them. A Group belongs to its rank's thread. Copies are the same group.
@@ -53,7 +53,7 @@ class [[nodiscard]] Work {
     }
   }
 
-  // Call it once.
+  // Waits for the result. Call it once.
   Result wait() {
     if (!finish_) throw Error(ErrorKind::kInternal, {.what = "a collective was waited for twice"});
     return std::exchange(finish_, nullptr)();
@@ -76,11 +76,11 @@ class Group {
   explicit Group(std::shared_ptr<GroupBackend> backend) : backend_(std::move(backend)) {}
 
   explicit operator bool() const { return backend_ != nullptr; }
-  int rank() const;  // 0 .. size() - 1
+  int rank() const;
   int size() const;
   const std::vector<int>& members() const;  // ranks in the transport, ascending
 
-  // Tensors may differ in shape and dtype, or be undefined.
+  // Members' tensors may differ in shape and dtype, or be undefined.
   Work<std::vector<at::Tensor>> all_gather(const at::Tensor& tensor) const;
   Work<std::vector<std::string>> all_gather(std::string bytes) const;
   Work<at::Tensor> broadcast(const at::Tensor& tensor, int root) const;
@@ -96,8 +96,8 @@ class Group {
 
   Work<void> barrier() const;
 
-  // Divides the group by color, and waits. A negative color joins no group. Call it before the
-  // first step, in one global order for all groups of a run.
+  // Waits for all members and returns the group of those with the same color, or none for a
+  // negative color. Call it before the first step, in one global order for all groups of a run.
   Group split(int color) const;
 
  private:

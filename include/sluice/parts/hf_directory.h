@@ -37,7 +37,7 @@ void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& p
                      const ModelSpec& model);
 
 // Fills buffers by full name. Throws like load_parameters(), and for another dtype unless both are
-// floating.
+// floating-point.
 void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buffers);
 
 // Returns a function for Model::initialization that sets each parameter to its stored value.
@@ -47,8 +47,8 @@ void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buff
 std::function<void(const std::string& name, at::Tensor& value)> stored_values(
     const std::string& path, const std::vector<std::string>& own = {});
 
-// Same, with the adapter (lora.h) of the PEFT directory `adapter`. If `adapter` is empty, its
-// parameters keep their drawn values.
+// Like stored_values(), for a model with an adapter (lora.h), which is read from the PEFT directory
+// `adapter`. If `adapter` is empty, adapter parameters keep their drawn values.
 std::function<void(const std::string& name, at::Tensor& value)> stored_values_with_adapter(
     const std::string& path, const std::string& adapter = "");
 

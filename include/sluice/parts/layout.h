@@ -34,7 +34,7 @@ class StageMap {
   }
   std::vector<int> stages_of(int rank) const;  // ascending
   int stages_per_rank() const;
-  // The configuration's stage_to_rank.
+  // The rank of every stage.
   const std::vector<int>& ranks() const { return ranks_; }
   bool is(Placement placement) const;
 
@@ -93,8 +93,8 @@ class Mesh {
                                           Axis::kTp};
 
   Mesh() = default;
-  // Throws Error(kUsage) for a size below 1, over 2^31-1 ranks, an order that lacks an axis, or an
-  // ep that does not divide dp_replicate x dp_shard x cp.
+  // Throws Error(kUsage) for a size below 1, over 2^31-1 ranks, an `order` that lacks an axis, or
+  // an ep that does not divide dp_replicate x dp_shard x cp.
   explicit Mesh(const MeshSizes& sizes, const Order& order = kDefaultOrder);
 
   int num_ranks() const;
@@ -105,7 +105,7 @@ class Mesh {
   int rank_of(const MeshCoordinates& at) const;
   // True if the rank's coordinates along all these axes are 0.
   bool is_first(int rank, AxisSet axes) const;
-  // `rank` and the ranks that differ from it only along this axis, by coordinate. Along ep,
+  // Returns `rank` and the ranks that differ from it only along this axis, by coordinate. Along ep,
   // ep_shard is fixed, but the coordinates of dp and cp vary.
   std::vector<int> group(int rank, Axis axis) const;
 

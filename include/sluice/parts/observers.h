@@ -37,7 +37,7 @@ class ExecutorObserver {
   virtual void end(int /*index*/, const Action& /*action*/) {}
   virtual void failed(int /*index*/, const Action& /*action*/) noexcept {}
 
-  // The rank waits for a message, or for earlier posts, which bring no tensors.
+  // The rank waits for a message, or for earlier posts. arrived() has no tensors for posts.
   virtual void waiting(const Action& /*action*/) {}
   virtual void arrived(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
   // The rank works on a PARTIAL_NORM before it would wait.
@@ -46,7 +46,7 @@ class ExecutorObserver {
   // The instruction calls a collective: "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of
   // float32[2, 16, 64]".
   virtual void calling(const Action& /*action*/, const std::string& /*call*/) {}
-  // The rank waits in that collective. Until members_came() or failed(), any thread may call
+  // The rank waits in the collective `call`. Until members_came() or failed(), any thread may call
   // `missing` to list the missing members.
   virtual void waiting_for_members(const Action& /*action*/, const std::string& /*call*/,
                                    const std::function<std::vector<int>()>& /*missing*/) {}
@@ -54,14 +54,15 @@ class ExecutorObserver {
   virtual void sending(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
 
   // Called after F, B or I. `outputs` are the chunk's outputs with their graph, so do not keep
-  // them. `handed_on` holds the detached outputs or the loss, or the input gradients (some
-  // undefined). You may replace these tensors, but must not write to one that the backward reads.
+  // them. After F, `handed_on` holds the detached outputs or the loss. After B or I, it holds the
+  // input gradients (some undefined). You may replace these tensors, but must not write to one that
+  // the backward reads.
   virtual void produced(const Action& /*action*/, const Values& /*outputs*/,
                         std::vector<at::Tensor>& /*handed_on*/) {}
 };
 
-// Times of one step on one rank, in seconds of its thread, which does not wait for a GPU. Each
-// moment of `total` belongs to one share.
+// Times of one step on one rank, in seconds of the rank's thread, which does not wait for a GPU.
+// `total` sums compute, waits, reduction, optimizer and other().
 struct StepTimes {
   double total = 0;
   double compute = 0;       // F, B, I, W and pairs, without waiting
@@ -78,10 +79,10 @@ struct StepTimes {
   }
 };
 
-// Rows of a trace for chrome://tracing and ui.perfetto.dev: Trace Event Format (Google, 2016), JSON
-// object form with complete events. `pid` is the rank, `tid` the row.
+// Rows of a trace in Trace Event Format (Google, 2016) for chrome://tracing and ui.perfetto.dev.
+// `pid` is the rank, `tid` the row.
 enum class TraceRow : std::uint8_t {
-  kCompute,  // F, B, I, W without the wait before them; pairs with it
+  kCompute,  // F, B, I, W without the wait before them; pairs including the wait
   kTransfers,
   kWaits,
   kStepEnd,
@@ -122,7 +123,7 @@ class TraceRecorder final : public ExecutorObserver {
   std::vector<TraceEvent> events_;
 };
 
-// Takes the events of all ranks. Time starts at the first event.
+// Returns JSON with the events of all ranks. Time starts at the first event.
 std::string to_chrome_trace(std::span<const TraceEvent> events);
 
 // Counts the tensor bytes of each rank that is a thread of this process, in LibTorch's CPU and CUDA
@@ -149,7 +150,6 @@ class MemoryLedger {
   void transfer(const void* storage, int rank);
 
   std::int64_t live_bytes(int rank) const;
-  // Returns the peak since the last reset_peak(rank).
   std::int64_t peak_bytes(int rank) const;
   void reset_peak(int rank);
 

@@ -2,9 +2,10 @@
 //
 //   const at::Tensor y_BLHE = sluice::fused_attention(q_BLHE, k_BLGE, v_BLGE, {.window = 512});
 //
-// They use CPU kernels for float32, and LibTorch's operators otherwise and for create_graph,
-// depending only on dtypes, devices, sizes and LibTorch's modes (docs/fused.md). Kernels give the
-// same bits for any strides, batch size and number of threads.
+// They use sluice's kernels for float32 on the CPU. Otherwise, and for create_graph, they use
+// LibTorch's operators. The choice depends only on dtypes, devices, sizes and LibTorch's modes
+// (docs/fused.md). The kernels give the same bits for any strides, batch size and number of
+// threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,20 +25,20 @@ struct FusedAttentionOptions {
   at::Tensor first_key = {};
 };
 
-// softmax(scale * q k^T) v, where query l sees the keys [max(first_key[l], l - window + 1), l]. q
-// and result [B, L, H, E]; k, v [B, L, G, E], H a multiple of G. Query head h reads key head h / (H
-// / G). Views whose heads are adjacent are read in place, others are copied. Throws Error(kUsage)
-// for wrong shapes or first_key.
+// Returns softmax(scale * q k^T) v, where query l attends to the keys [max(first_key[l], l - window
+// + 1), l]. q and result [B, L, H, E]; k, v [B, L, G, E], H a multiple of G. Query head h reads key
+// head h / (H / G). Views whose heads are adjacent are read in place, others are copied. Throws
+// Error(kUsage) for wrong shapes or first_key.
 at::Tensor fused_attention(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
                            const at::Tensor& v_BLGE, const FusedAttentionOptions& options = {});
 
-// x / sqrt(mean(x^2) + eps) * (offset + weight) over the last dimension. x [.., D], weight [D].
-// Gemma uses offset 1. Throws Error(kUsage) for wrong shapes.
+// Returns x / sqrt(mean(x^2) + eps) * (offset + weight) over the last dimension. x [.., D], weight
+// [D]. Gemma uses offset 1. Throws Error(kUsage) for wrong shapes.
 at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
                           double offset = 0);
 
-// activation(gate) * up, where activation is silu, gelu, gelu_tanh or relu. Throws Error(kUsage)
-// for another activation or different shapes.
+// Returns activation(gate) * up, where activation is silu, gelu, gelu_tanh or relu. Throws
+// Error(kUsage) for another activation or different shapes.
 at::Tensor fused_gated(std::string_view activation, const at::Tensor& gate, const at::Tensor& up);
 
 }  // namespace sluice

@@ -23,8 +23,8 @@ struct VirtualStages {
   int num_stages = 0;
   int stages_per_rank = 0;
 };
-// With layers_per_stage, there are ceil(num_layers / layers_per_stage) stages, which must be a
-// multiple of pp_size or are rounded to one. Otherwise there is one stage per rank, or two if the
+// With layers_per_stage, returns ceil(num_layers / layers_per_stage) stages. The number must be a
+// multiple of pp_size or is rounded to one. Otherwise there is one stage per rank, or two if the
 // schedule has several.
 VirtualStages calculate_virtual_stages(int num_layers, std::optional<int> layers_per_stage,
                                        int pp_size, bool is_single_stage_schedule,
@@ -39,26 +39,27 @@ struct HfStageOptions {
   std::string fqn_prefix = "model.";
   std::string lm_head_fqn = "lm_head";
 };
-// Order: embedding, encoders, extras, layers, norm, head, rotary embedding. The first stages take
-// remaining layers.
+// Returns each stage's modules in the order embedding, encoders, extras, layers, norm, head, rotary
+// embedding. The first stages take remaining layers.
 ModuleNames generate_hf_model_fqn_per_model_part(int num_stages, int num_layers,
                                                  const HfStageOptions& options = {});
 
 // ---- torchtitan ----
 
-// The first layer of every stage but the first. The embedding counts as input_weight layers, norm
-// and head as output_weight. The first stages take remaining layers, which layers_per_stage
-// forbids.
+// Returns the first layer of every stage but the first. The embedding counts as input_weight
+// layers, norm and head as output_weight. The first stages take remaining layers, which
+// layers_per_stage forbids.
 std::vector<std::string> generate_split_points(std::string_view schedule, int pp_degree,
                                                int num_layers, std::optional<int> layers_per_stage,
                                                int input_weight = 1, int output_weight = 1);
-// The stages of one rank. style: "loop", or "v" for exactly two stages per rank.
+// Returns the stages of one rank. style: "loop", or "v" for exactly two stages per rank.
 std::vector<int> stage_ids_this_rank(int pp_rank, int pp_size, int num_stages,
                                      std::string_view style = "loop");
 
 // ---- NeuronX Distributed ----
 
-// The last layer of every partition but the last. The last partitions take remaining layers.
+// Returns the last layer of every partition but the last. The last partitions take remaining
+// layers.
 std::vector<std::string> create_partitions(int num_partitions,
                                            const std::vector<std::string>& layer_names);
 

@@ -39,15 +39,15 @@ struct MeshAxis {
   Axis axis = Axis::kPp;
   int size = 1;
   int coordinate = 0;
-  std::vector<int> ranks;  // ranks that differ only along this axis, with this rank
-  // For collectives in forwards and backwards, in the same order on all these ranks. Empty if size
+  std::vector<int> ranks;  // this rank and those that differ only along this axis
+  // For collectives in forwards and backwards, in the same order on all of `ranks`. Empty if size
   // is 1.
   Group group = {};
 };
 
 struct NamedMesh {
   std::vector<MeshAxis> axes;
-  // Throws Error(kUsage) with the nearest name.
+  // Throws Error(kUsage) for an unknown name, with the nearest one.
   const MeshAxis& operator[](std::string_view name) const;
 };
 
@@ -64,10 +64,10 @@ struct LocalChunk {
   NamedMesh expert_mesh;  // ep_shard, ep: covers dp_replicate, dp_shard and cp
   AxisNames axis_names;
   TensorParallel tensor_parallel;
-  // Full names of all parameters that the hook added or removed.
+  // The hook lists the full names of parameters that it added or removed.
   std::vector<std::string> added, removed;
-  // Parameters, by full name, of which this rank has a part or a partial gradient, except those of
-  // a SlicedModule.
+  // The hook lists parameters, by full name, of which this rank has a part or a partial gradient,
+  // except those of a SlicedModule.
   std::vector<std::pair<std::string, ParameterSlices>> slices;
   // By layer: weights that parallelize_module() divided.
   std::vector<std::shared_ptr<detail::DividedWeights>> divided;
@@ -86,16 +86,16 @@ struct GradientReduction {
   std::function<void(int stage, std::optional<int> microbatch,
                      const std::vector<std::pair<std::string, at::Tensor>>& gradients)>
       reduce = {};
-  // Whether to call it after every backward, instead of once per step.
+  // Whether to call `reduce` after every backward, instead of once per step.
   bool per_microbatch = false;
 };
 
-// kStop includes kSave.
+// kSave: save a checkpoint. kStop: save and stop training.
 enum class StepRequest : std::uint8_t { kNone, kSave, kStop };
 
 enum class InitialWeights : std::uint8_t {
   kDrawn,    // by Model::initialization or LayerSpec::initialize; equal for all layouts
-  kFactory,  // from the factories; replicas and ties copy the first
+  kFactory,  // from the modules' constructors; replicas and tied uses copy the first
   kNone,     // load before the first step
 };
 
@@ -111,17 +111,17 @@ struct RunOptions {
   DeviceKind device = DeviceKind::kCpu;
   GradientScale scale = {};
   GradientReduction reduction = {};
-  // Returns a rank's observers, which must outlive the pipeline. Called once on its thread.
+  // Returns a rank's observers, which must outlive the pipeline. Called once on the rank's thread.
   std::function<std::vector<ExecutorObserver*>(int rank)> observers = {};
-  // Same, for training steps only.
+  // Returns a rank's observers of training steps only.
   std::function<std::vector<ExecutorObserver*>(int rank)> training_observers = {};
   // Autocasts forwards and losses to this type (kBFloat16). Default: the calling thread's autocast
   // state, which must be equal on all ranks. Backwards and hooks run without autocast
   // (docs/training.md).
   std::optional<at::ScalarType> autocast = {};
-  // Replaces autograd (parts/chunk.h).
+  // Returns a stage's own backward, which replaces autograd (parts/chunk.h).
   std::function<ChunkBackwardMaker(int stage)> backward_of = {};
-  // May replace modules before weights are drawn.
+  // Hook that may replace modules before weights are drawn.
   Parallelize parallelize = {};
   AxisNames axis_names = {};
   // Whether a loss that is not finite throws Error(kNotFinite), on every rank and before `.grad`
@@ -129,9 +129,9 @@ struct RunOptions {
   bool requires_finite = false;
   // Selects, by full name, the parameters that are saved, and excludes buffers. Empty: everything.
   std::function<bool(const std::string& parameter)> saves = {};
-  // Called once per step on every rank, for StepResult::request.
+  // Called once per step on every rank to compute StepResult::request.
   std::function<StepRequest()> requested = {};
-  // Must outlive the pipeline. If null, memory is reported as 0.
+  // Counts memory. Must outlive the pipeline. If null, memory is reported as 0.
   MemoryLedger* ledger = nullptr;
   // With run(): the limit of waits for another rank. Must exceed any rank's work between two steps,
   // such as reading data or saving.
@@ -143,7 +143,7 @@ struct RunOptions {
 enum class OutputRanks : std::uint8_t {
   kNone,
   kLastStage,
-  kAll,  // through GATHER_OUTPUTS
+  kAll,  // all ranks, by GATHER_OUTPUTS
 };
 
 struct StepOptions {
@@ -159,11 +159,12 @@ struct StepResult {
   // GradientScale::kTokens differentiates this value.
   double loss = 0;
   std::int64_t count = 0;  // tokens or rows
-  // Of all replicas' microbatches, without auxiliary losses; 0 if nothing counted.
+  // Mean loss of each microbatch of all replicas, without auxiliary losses. 0 if no token or row
+  // counted.
   std::vector<double> microbatch_losses;
-  // In layer order, weighted by the microbatches' counts.
+  // Auxiliary losses in layer order: means weighted by the microbatches' counts.
   std::vector<std::pair<std::string, double>> auxiliary;
-  // Of this replica, by microbatch (StepOptions::outputs).
+  // Outputs of this replica, by microbatch.
   std::vector<Values> outputs;
   StepRequest request = StepRequest::kNone;
 

@@ -29,7 +29,7 @@ namespace sluice {
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 struct RankState {
-  NamedTensors parameters;  // whole; tied ones on the rank of their first use
+  NamedTensors parameters;  // unsharded; tied ones on the rank of their first use
   NamedTensors buffers;
   NamedTensors optimizer;
   std::map<std::string, std::string> ties;  // later use on this rank -> first use
@@ -41,7 +41,7 @@ inline constexpr std::uint64_t kMaxShardBytes = std::uint64_t{5} << 30;
 struct SaveTarget {
   std::string path;
   Commit commit = Commit::kRename;
-  Manifest head;                 // of rank 0, without tensors, ties and files
+  Manifest head;                 // rank 0's manifest, without tensors, ties and files
   std::string config_text = {};  // "": none
   // Set if only an adapter is saved.
   std::string adapter_config = {};
@@ -53,7 +53,7 @@ struct SaveTarget {
   std::uint64_t max_shard_bytes = kMaxShardBytes;
 };
 
-// The same on every rank.
+// The result of a save, the same on every rank.
 struct SaveOutcome {
   std::int64_t step = 0;
   std::string path;
@@ -77,12 +77,12 @@ class Saver {
   // kCheckpoint if not all ranks can write to the folder, kUsage if a buffer differs between ranks.
   std::optional<SaveOutcome> begin(const SaveTarget& target, const RankState& state, SaveFrom from,
                                    const Group& world);
-  // Equal on all ranks, unless a call has thrown.
+  // Whether a save has begun and has no outcome yet. Equal on all ranks, unless a call has thrown.
   bool in_flight() const;
   // Collective. Returns nullopt while the save is in flight, and then the outcome.
   std::optional<SaveOutcome> poll(const Group& world);
-  // Collective. Waits for the outcome. Without a save in flight, returns the last outcome, or
-  // nullopt.
+  // Collective. Waits for the save's outcome. Without a save in flight, returns the last outcome,
+  // or nullopt.
   std::optional<SaveOutcome> finish(const Group& world);
 
  private:
@@ -90,7 +90,7 @@ class Saver {
   std::unique_ptr<Impl> impl_;
 };
 
-// Collective.
+// Collective. Starts a save (kLive) and waits for its outcome.
 SaveOutcome save_checkpoint(const SaveTarget& target, const RankState& state, const Group& world);
 
 }  // namespace sluice

@@ -1,13 +1,13 @@
 // Runs one chunk of the model on one rank: forward, whole or split backward, gradients.
 //
-// Until its backward, a microbatch keeps only the tensors that the backward reads, never an output.
-// Weight gradients add up in the order of the backward calls, separately for each shard
+// Until its backward, a microbatch holds only the tensors that the backward reads, no unread
+// output. Weight gradients add up in the order of the backward calls, separately for each shard
 // (DataParallel) and each use of a tied parameter. The sums are float32 for half-precision
 // parameters and allocated at the first keep().
 //
-// Inputs and gradients are copied to the device that the parameters had at construction, but batch
-// inputs are not. A Stage belongs to its rank's thread. On CUDA, autograd's device thread adds
-// while that thread waits.
+// Received inputs and gradients are copied to the device of the parameters at construction, but
+// batch inputs are not. A Stage belongs to its rank's thread. On CUDA, autograd's device thread
+// adds while the rank's thread waits.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct StageShards {
   OwnShards own;
   // Microbatches per shard, over all replicas; 0: one shard.
   std::int64_t microbatches_per_shard = 0;
-  std::vector<int> backwards = {};  // number of B or W in each own shard
+  std::vector<int> backwards = {};  // number of B or W in each of this rank's shards
   friend bool operator==(const StageShards&, const StageShards&) = default;
 };
 
@@ -46,18 +46,19 @@ class Stage {
   at::Tensor& gradient(std::size_t parameter);
   void clear_gradients();
 
-  // Clears the gradients. Later calls number microbatches over all replicas. Without this call,
-  // there is one shard.
+  // Clears the gradients and sets the shards to sum (default: one shard). Later calls number
+  // microbatches over all replicas.
   void set_shards(const StageShards& shards);
-  // After the last backward: one sum per largest subtree of the own shards, in order, undefined
-  // without gradients.
+  // Returns, after the last backward, one sum per largest subtree (SumOrder::kTree) of this rank's
+  // shards, in order. A sum without gradients is undefined.
   std::vector<at::Tensor> partial_gradients(std::size_t parameter) const;
-  // Replaces the partial sums by the total.
+  // Replaces the partial sums by `sum`, the total of all ranks.
   void set_gradient(std::size_t parameter, at::Tensor sum);
 
-  // Moves the modules and drops the gradients. Precondition: nothing is in flight.
+  // Moves the modules and drops the gradients. Precondition: no microbatch is in flight.
   void to(at::Device device);
-  // Same, but meta parameters get memory, filled with NaN until weights are set.
+  // Moves like to(), but parameters on the meta device get memory, filled with NaN until weights
+  // are set.
   void to_empty(at::Device device);
 
   // Takes inputs in the order of chunk().inputs(). Those that require grad get a gradient. Returns
@@ -67,7 +68,7 @@ class Stage {
   // Sets the roots of this microbatch's backward.
   void keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots);
 
-  // Instead of keep(), if no backward follows.
+  // Call it instead of keep() if no backward follows.
   void forget(std::int64_t microbatch);
 
   // Takes a gradient per root of keep() and returns one per input, undefined for none.
@@ -76,20 +77,19 @@ class Stage {
                                          std::vector<at::Tensor> root_gradients);
   void backward_weight(std::int64_t microbatch);
 
-  // Microbatches in flight.
   std::size_t num_live() const;
-  // Defers weight gradients that backward_input() had to compute to W. Needed if W run in another
-  // order than I.
+  // Whether weight gradients that backward_input() had to compute are added only in W. Needed if W
+  // run in another order than I.
   void defer_early_weights(bool on);
   // False once backward_input() had to compute all weight gradients (docs/numbers.md).
   bool splits_backward() const;
-  // Frees tensors derived from the weights, such as casted copies, as does clear_gradients().
-  // Precondition: nothing is in flight.
+  // Frees tensors derived from the weights, such as casted copies. clear_gradients() does the same.
+  // Precondition: no microbatch is in flight.
   void end_step();
-  // Same, while microbatches are in flight, because the weights lose their memory. The next forward
-  // or backward derives the tensors again.
+  // Frees tensors derived from the weights while microbatches are in flight, because RESHARD frees
+  // the weights' memory. The next forward or backward derives the tensors again.
   void drop_derived();
-  // Drops everything in flight.
+  // Drops all microbatches in flight.
   void reset();
 
  private:
@@ -126,10 +126,11 @@ class RankStages {
   RankStages& operator=(RankStages&&) noexcept;
 
   const std::vector<std::unique_ptr<Stage>>& stages() const { return stages_; }  // ascending
-  // For an Executor. Valid as long as this object, even after a move.
+  // The pointers stay valid when this object is moved.
   std::vector<Stage*> pointers() const;
 
-  // None if an earlier layer has no shape function.
+  // Returns the shapes and dtypes of a stage's inputs. None if an earlier layer has no shape
+  // function.
   std::optional<std::vector<TensorMeta>> input_metas(int stage, const Values& batch);
 
   // Throws Error(kUsage) for a parameter on the meta device.
@@ -138,8 +139,8 @@ class RankStages {
   // Call it before an optimizer holds the parameters. Throws Error(kUsage) for a parameter on the
   // meta device.
   void to(at::Device device);
-  // Same, but meta parameters get memory to load or draw into. They remain the same tensors, and
-  // ties share storage again.
+  // Moves like to(), but parameters on the meta device get memory to load or draw into. They remain
+  // the same tensors, and tied parameters share storage again.
   void to_empty(at::Device device);
 
  private:
@@ -151,9 +152,9 @@ class RankStages {
 };
 
 // Builds the stages that `partition` places on `rank`. Tied parameters of one rank share storage.
-// With Model::fuse the layers of a stage become one, except for those that run twice. Modules keep
-// their mode (train or eval). Throws like Chunk, and Error(kUsage) for a partition of another
-// number of layers or a value that no layer writes.
+// With Model::fuse the layers of a stage become one, except recomputed layers. Modules keep their
+// mode (train or eval). Throws like Chunk, and Error(kUsage) for a partition of another number of
+// layers or a value that no layer writes.
 RankStages build_stages(const Model& model, const Partition& partition, int rank,
                         const StageOptions& options = {});
 

@@ -38,28 +38,28 @@ struct LocalChunk;
 class SliceGroup {
  public:
   SliceGroup() = default;  // one slice
-  // `group` is along tp, and empty for one rank. Rows of activations are divided along
-  // sequence_dim. Throws Error(kUsage) if the options do not fit the group's size.
+  // `group` has the ranks along axis tp, and is empty for one rank. Rows of activations are divided
+  // along sequence_dim. Throws Error(kUsage) if the options do not fit the group's size.
   SliceGroup(Group group, const TensorParallel& options, std::int64_t sequence_dim = 1);
-  // For a parallelize hook.
+  // The chunk's group, for a parallelize hook.
   explicit SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim = 1);
 
-  // In a factory: the stage's group. Elsewhere: a single slice.
+  // Returns the stage's group while its modules are made, otherwise a group with one slice.
   static SliceGroup current();
 
   const Group& group() const { return group_; }
   const SliceRange& slices() const { return slices_; }
   int degree() const { return slices_.count / slices_.size(); }
   SliceRange slices_of(int member) const;
-  // Whether each member has its own rows. False if the slices do not divide the current
-  // microbatch's length.
+  // Whether rows of activations are divided over members. False if the slices do not divide the
+  // current microbatch's length.
   bool sequence_parallel() const;
   std::int64_t sequence_dim() const { return sequence_dim_; }
   SliceGroup with_sequence(bool on) const;
-  // Returns a copy for the backward of the forward's call at `place`.
+  // Returns a copy for the backward of one call in a forward. `place` names the call.
   SliceGroup of_call(std::string place) const;
   const std::string& call() const { return call_; }
-  // A member's part (default: this rank's) of a dimension.
+  // Returns the range of a dimension that a member (default: this rank) holds.
   IndexRange range(std::int64_t length, int member) const;
   IndexRange range(std::int64_t length) const;
 
@@ -73,21 +73,22 @@ class SliceGroup {
 
 // ---- mappings (Megatron's names), differentiable once ----
 
-// Copies x for each own slice. The tree adds the gradients.
+// Copies x once per slice of this rank. The backward adds all slices' gradients in the tree.
 std::vector<at::Tensor> copy_to(const at::Tensor& x, const SliceGroup& tp);
-// Sums the parts of all slices. Each part gets the whole gradient.
+// Sums the partial results of all slices. In the backward, each gets the whole gradient.
 at::Tensor reduce_from(const std::vector<at::Tensor>& parts, const SliceGroup& tp);
-// Takes this rank's part of x along dim. Gradients are gathered.
+// Returns this rank's part of x along dim. The backward gathers the gradients.
 at::Tensor scatter_to(const at::Tensor& x, const SliceGroup& tp, std::int64_t dim = -1);
-// Joins the parts of all members along dim. The gradient is cut.
+// Joins the parts of all members along dim. The backward returns this rank's part of the gradient.
 at::Tensor gather_from(const at::Tensor& part, const SliceGroup& tp, std::int64_t dim = -1);
-// Gathers the rows of all members for each own slice. The tree adds the gradients, and each member
-// keeps its rows.
+// Gathers the rows of all members, once per slice of this rank. The backward adds all slices'
+// gradients in the tree and returns this member's rows.
 std::vector<at::Tensor> gather_from_sequence(const at::Tensor& rows, const SliceGroup& tp);
-// Sums over all slices and keeps this member's rows. Gradients are gathered.
+// Sums the partial results of all slices and returns this member's rows. The backward gathers the
+// gradients.
 at::Tensor reduce_scatter_to_sequence(const std::vector<at::Tensor>& parts, const SliceGroup& tp);
 
-// Views of the own slices in `part`. `length` is the whole dimension's.
+// Returns views of this rank's slices in `part`. `length` is the size of the undivided dimension.
 std::vector<at::Tensor> own_slices(const at::Tensor& part, std::int64_t length,
                                    const SliceGroup& tp, std::int64_t dim = -1);
 
@@ -104,7 +105,7 @@ struct ColumnParallelOptions {
   at::TensorOptions tensors = {};
 };
 
-// y = x W^T + b with the rows of W divided. x [.., in]. Drawn like torch::nn::Linear.
+// Computes y = x W^T + b with the rows of W divided. x [.., in]. Drawn like torch::nn::Linear.
 class ColumnParallelLinearImpl : public torch::nn::Module, public SlicedModule {
  public:
   ColumnParallelLinearImpl(std::int64_t in, std::int64_t out, SliceGroup tp,
@@ -132,14 +133,15 @@ struct RowParallelOptions {
   at::TensorOptions tensors = {};
 };
 
-// y = x W^T + b with the columns of W divided. b is whole.
+// Computes y = x W^T + b with the columns of W divided. b is whole.
 class RowParallelLinearImpl : public torch::nn::Module, public SlicedModule {
  public:
   // Throws Error(kUsage) for divided rows without input_is_parallel.
   RowParallelLinearImpl(std::int64_t in, std::int64_t out, SliceGroup tp,
                         RowParallelOptions options = {});
-  at::Tensor forward(const at::Tensor& x);  // [.., in], or this rank's columns
-  at::Tensor forward_slices(const std::vector<at::Tensor>& parts);  // one part per own slice
+  at::Tensor forward(const at::Tensor& x);  // x: [.., in], or this rank's columns
+  // Takes one part per slice of this rank.
+  at::Tensor forward_slices(const std::vector<at::Tensor>& parts);
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
   at::Tensor weight, bias;
@@ -152,7 +154,7 @@ class RowParallelLinearImpl : public torch::nn::Module, public SlicedModule {
 TORCH_MODULE(RowParallelLinear);
 
 struct ParallelEmbeddingOptions {
-  std::optional<std::int64_t> padding_idx = {};  // gets no gradient
+  std::optional<std::int64_t> padding_idx = {};  // row that gets no gradient
   std::optional<bool> sequence_parallel = {};
   at::TensorOptions tensors = {};
 };
@@ -176,8 +178,8 @@ class ParallelEmbeddingImpl : public torch::nn::Module, public SlicedModule {
 TORCH_MODULE(ParallelEmbedding);
 
 // Returns the cross entropy of each row [..], 0 where the label is ignore_index. Takes the logits
-// of each own slice [.., V_s], or side by side [.., V_own]. Throws Error(kInput) for a label
-// outside num_classes (on CPU).
+// of each slice of this rank [.., V_s], or side by side [.., V_own]. Throws Error(kInput) for a
+// label outside num_classes (on CPU).
 at::Tensor parallel_cross_entropy(const std::vector<at::Tensor>& logits, const at::Tensor& labels,
                                   std::int64_t num_classes, const SliceGroup& tp,
                                   std::int64_t ignore_index = -100);
@@ -189,7 +191,7 @@ at::Tensor parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& la
 
 enum class ParallelStyle : std::uint8_t {
   kColwise,        // torch::nn::Linear: divides outputs
-  kColwiseGather,  // also gathers them, as for a head
+  kColwiseGather,  // also gathers outputs, as for a head
   kRowwise,        // torch::nn::Linear: divides inputs; torch::nn::Embedding: rows
   kSequence,       // norm (LayerNorm, at::rms_norm, x * weight) of divided rows
 };

@@ -3,7 +3,7 @@
 // Ranks that are threads pass tensors without a copy. For several processes, call run()
 // (pipeline.h).
 //
-// Messages of a channel (source, destination, kind) never overtake. send() never waits. Receives
+// Messages of a channel (source, destination, kind) arrive in order. send() never waits. Receives
 // complete in the order of post_receive(). A wait ends with its message, at the deadline with
 // Error(kPeer), or after an abort with the first failure. abort() on any rank ends all waits of all
 // ranks, also in groups, and drops messages in flight. Make new endpoints afterwards.
@@ -43,10 +43,10 @@ struct Message {
 
 struct ExpectedTensors {
   std::vector<TensorMeta> metas;
-  // True: other metas are an error. False: they are a guess, with which a transport may post a
+  // Whether other metas are an error. If false, `metas` are a guess that lets a transport post a
   // receive early.
   bool certain = false;
-  std::vector<std::string> names;  // for error texts
+  std::vector<std::string> names;
 };
 
 struct Failure {
@@ -76,10 +76,10 @@ class Transport {
   // Throws Error(kPeer) at the deadline, Error(kInternal) for another tag or metas.
   virtual Message wait(Ticket ticket) = 0;
 
-  // Member i is rank i. Returns the same group each time.
+  // Returns the group of all ranks, always the same object. Member i is rank i.
   virtual Group world() const = 0;
 
-  // Wakes all ranks. The first abort wins.
+  // Ends the waits of all ranks. Only the first abort counts.
   virtual void abort(const Failure& failure) noexcept = 0;
   virtual std::optional<Failure> failure() const = 0;
 
@@ -91,21 +91,25 @@ class Transport {
 struct TransportOptions {
   // Must exceed the longest time between messages.
   std::chrono::milliseconds deadline{100'000};
-  // By rank. Empty: the CPU.
+  // One device per rank. Empty: the CPU.
   std::vector<at::Device> devices = {};
 };
 
-// For one rank of the caller's process group, which all its ranks must call, and in the same order.
-// sluice connects the processes through the group's store, on the interface GLOO_SOCKET_IFNAME or
-// the address of the host name. It does not use the group's own connections. A rank is a process or
-// a thread. Throws Error(kUsage) for a group without a store, Error(kPeer) if ranks are missing.
+// Makes the transport of one rank of the caller's process group. All ranks of the group must call
+// it, in the same order. sluice connects the processes through the group's store, on the interface
+// GLOO_SOCKET_IFNAME or the address of the host name. It does not use the group's own connections.
+// A rank is a process or a thread. Throws Error(kUsage) for a group without a store, Error(kPeer)
+// if ranks are missing.
+//
+// Set the thread's number of operator threads yourself (at::set_num_threads), because the order of
+// sums depends on it; run() sets 1.
 //
 //     auto transport = sluice::make_transport(*group);
 //     sluice::Pipeline pipeline(model, sluice::plan_pipeline(model, options), *transport);
 std::unique_ptr<Transport> make_transport(c10d::ProcessGroup& group,
                                           const TransportOptions& options = {});
 
-// For ranks that are threads of this process.
+// Makes the transports of ranks that are threads of this process.
 std::vector<std::unique_ptr<Transport>> make_local_transports(int size,
                                                               const TransportOptions& options = {});
 

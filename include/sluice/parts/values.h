@@ -27,7 +27,6 @@ TensorMeta meta_of(const at::Tensor& tensor);
 std::string to_text(const TensorMeta& meta);   // "float32[2, 16, 64]"
 std::string dtype_name(at::ScalarType dtype);  // "float32", "bfloat16", "int64"
 
-// Named tensors in a fixed order.
 class Values {
  public:
   Values() = default;
@@ -38,8 +37,8 @@ class Values {
   const at::Tensor& operator[](std::string_view name) const { return get(name); }
   void set(const std::string& name, at::Tensor tensor);
   void erase(std::string_view name);
-  // The host copies of values that were moved to a device, to read elements without waiting.
-  // Otherwise *this.
+  // Returns the host copies of values that were moved to a device, to read elements without
+  // waiting. Without copies, returns *this.
   const Values& on_host() const { return on_host_ ? *on_host_ : *this; }
   void set_on_host(Values values);
   std::size_t size() const { return items_.size(); }
@@ -79,17 +78,17 @@ class Input {
   // Row i has lengths[i] elements along `dim`. All rows together must fill the tensor.
   static Input ragged(at::Tensor tensor, std::vector<std::int64_t> lengths, std::int64_t dim = 0);
   // The start of every row of a ragged input and the end of the last (cu_seqlens): integers [rows +
-  // 1], ascending from 0. Each microbatch gets its part, from 0.
+  // 1], ascending from 0. Each microbatch gets the offsets of its rows, starting at 0.
   static Input offsets(at::Tensor tensor);
-  // Lengths may differ. Undefined: an absent optional value.
+  // One tensor per microbatch. Their lengths may differ. Undefined: an absent optional value.
   static Input per_microbatch(std::vector<at::Tensor> tensors);
-  // For a rank that does not read the value in a layer, the loss or Model::count. Cuts along
-  // dimension 0. For other kinds, pass a meta tensor of the whole batch.
+  // Only sizes, for a rank that does not read the value in a layer, the loss or Model::count. Split
+  // along dimension 0. For other kinds of input, pass a meta tensor of the whole batch.
   static Input sizes(const TensorMeta& meta);
 
   Kind kind() const { return kind_; }
   std::int64_t dim() const { return dim_; }
-  // One, or one per microbatch with kPerMicrobatch.
+  // One tensor, or one per microbatch for kPerMicrobatch.
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
 
@@ -138,7 +137,7 @@ class MicrobatchList {
   std::vector<std::function<Values()>> makers_;
 };
 
-// The same on every rank of a replica except for the device.
+// The microbatches of one step, the same on every rank of a replica except for the device.
 struct StepBatch {
   std::int64_t step = 0;  // starts at 1; key of random numbers
   // Index of the first microbatch over all replicas; key of random numbers.

@@ -29,8 +29,8 @@ class SequentialImpl;
 
 namespace sluice {
 
-// The parts that a stage keeps. It converts to std::function<bool(const std::string&)>, so that
-// your class need not include sluice.
+// The parts of a module (see Part) that a stage holds. Kept converts to std::function<bool(const
+// std::string&)>, so that your class need not include sluice.
 class Kept {
  public:
   Kept() = default;
@@ -41,7 +41,7 @@ class Kept {
   bool operator()(const std::string& name) const;
   // True if the name is related to a part, kept or not.
   bool knows(const std::string& name) const;
-  // For names inside a child: under("encoder")("layers.0") means "encoder.layers.0".
+  // Returns a Kept for names inside a child: under("encoder")("layers.0") means "encoder.layers.0".
   Kept under(const std::string& child) const;
 
   bool holds_parts(const std::string& name) const;
@@ -104,8 +104,8 @@ class Outputs {
   }
 
   std::vector<at::Tensor> tensors() const;
-  // The tensors of these names, or by position if unnamed. Throws Error(kUsage) for a missing name
-  // or wrong number.
+  // Returns the tensors of these names, or in order if they are unnamed. Throws Error(kUsage) for a
+  // missing name or wrong number.
   std::vector<at::Tensor> named(const std::vector<std::string>& names,
                                 const std::string& who) const;
 
@@ -165,13 +165,14 @@ class Outputs {
   std::vector<std::pair<std::string, at::Tensor>> items_;  // "": without a name
 };
 
-// A piece that is never cut: a child, a list element ("layers.3"), or a parameter of the module
-// itself. It reads the values that `forward` needs to run it, and writes values for later parts.
+// A piece of a module that is on one stage as a whole: a child, a list element ("layers.3"), or a
+// parameter of the module itself. It reads the values that `forward` needs to run it, and writes
+// values for later parts.
 struct Part {
   std::string name;
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
-  int length = 0;  // for a list, whose elements are parts
+  int length = 0;  // number of elements of a list, which are parts
 };
 
 struct ModuleTree {
@@ -181,11 +182,11 @@ struct ModuleTree {
   // `output`, and others exchange "hidden".
   std::vector<Part> parts = {};
   std::string input = "x", output = "hidden";
-  // Parts or holders ("layers") that count as layers in a split. Default: list elements, or all
-  // parts if there are no lists.
+  // Parts or lists of parts ("layers") that count as layers in a split. Default: list elements, or
+  // all parts without lists.
   std::vector<std::string> blocks = {};
-  // Instead of blocks: their class, as "Block" or class_name<BlockImpl>(). The module is then made
-  // once, and a part may hold others.
+  // Instead of `blocks`: the blocks' class, as "Block" or class_name<BlockImpl>(). The module is
+  // then made once, and a part may hold others.
   std::string block_class = {};
   // {parameter, its first use}, by full names. They must be separate members: an embedding and a
   // head, for example.
