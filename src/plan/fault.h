@@ -44,6 +44,7 @@ struct Fault {
                const Action& part) const;
 };
 
+// Throws Error(kUsage) for malformed or impossible faults.
 std::vector<Fault> parse_faults(std::string_view text);
 
 std::string to_text(const Fault& fault);

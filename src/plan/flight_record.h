@@ -82,6 +82,7 @@ std::optional<int> rank_of_flight_file(std::string_view name);
 std::string flight_json(const FlightRecord& record);
 
 inline constexpr std::size_t kMaxFlightFile = std::size_t{32} << 20;
+// Both throw Error(kInput) for an invalid record.
 FlightRecord parse_flight_record(std::string_view text, const std::string& file_name);
 FlightRecord read_flight_record(const std::string& path);
 

@@ -64,6 +64,7 @@ bool updates(const Program& program);
 
 std::string location_text(const Program& program, int rank, int index);
 
+// Throws Error(kInput) unless sizes agree and every stage, rank and microbatch is in range.
 void require_in_range(const Program& program);
 
 }  // namespace sluice::detail

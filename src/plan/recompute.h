@@ -9,6 +9,8 @@
 
 namespace sluice::detail {
 
+// Throws Error(kUsage) for an empty list, or for a layer name or class that the model does not
+// have.
 void require_recomputable(const ModelSpec& model, const ActivationCheckpoint& which);
 
 // Returns a note for each stage without a recomputed layer.

@@ -33,11 +33,14 @@ std::vector<std::int64_t> sliced_shape(const std::vector<std::int64_t>& shape,
 // is a power of two that divides it. Precondition: both are positive.
 bool may_share(int degree, int num_slices);
 
+// Precondition: may_share().
 SliceRange slices_of(int coordinate, const TensorParallel& options);
 
+// Throws Error(kUsage) unless degree and slices are in range and may_share() is true.
 void check_tensor_parallel(const TensorParallel& options);
 
-// Throws Error(kUsage) unless the number of slices divides `units`, such as the number of heads.
+// Throws Error(kUsage) unless the number of slices divides `units`, such as the number of heads,
+// which must stay whole.
 void require_whole_units(const TensorParallel& options, std::int64_t units,
                          const std::string& what);
 

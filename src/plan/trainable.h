@@ -13,9 +13,11 @@ namespace sluice::detail {
 // costs. Throws Error(kUsage) if `patterns` is empty or one matches nothing.
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
+// Throws Error(kUsage) if a pattern matches no known parameter.
 void require_no_decay(const ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Freezes the layers whose names match, even if their parameters are not known yet.
+// Freezes the layers whose names match, even if their parameters are not known yet. Throws
+// Error(kUsage) if a pattern matches nothing.
 void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns);
 
 void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares = {});

@@ -38,6 +38,7 @@ struct StepMetrics {
 // Returns 1 - (seconds in F, B, I, W of all ranks) / (ranks * step_seconds), but at least 0.
 double bubble_fraction(double compute_seconds_of_all_ranks, int num_ranks, double step_seconds);
 
+// Returns one JSON object without newline.
 std::string to_json(const StepMetrics& metrics);
 
 // Missing keys are 0. Returns nothing for a malformed line.

@@ -20,6 +20,7 @@ class NoCutFits : public Error {
 };
 Error memory_error(const std::string& what, std::int64_t smallest, std::int64_t limit);
 
+// Throws RefusedSchedule with the first violation.
 void require_proof(const Program& program, VerifyReport report, const std::string& subject);
 
 // Places stages, cuts the model and builds the schedule, but lowers no program. Throws

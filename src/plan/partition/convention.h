@@ -72,11 +72,15 @@ bool has_names(const PartitionOptions& options);  // true if split points, cuts 
 // Removes options that layer names override. Returns a note for each.
 std::vector<std::string> drop_overruled(const ConventionRules& convention,
                                         PartitionOptions& options);
+// Throws Error(kUsage) for names of another convention.
 void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options);
+// Throws Error(kUsage) for counts out of range, and for options that exclude each other or are not
+// supported.
 void check_options(const ConventionRules& convention, const PartitionOptions& options,
                    bool by_costs);
 void require_num_stages(const PartitionOptions& options, int num_stages);
+// Throws Error(kUsage) if names make more stages than `layer_each` allows.
 void require_layers(const ConventionRules& convention, const PartitionOptions& options,
                     int num_stages, int num_decoders);
 // Throws Error(kUsage) if a V schedule does not get two stages per rank, or if stage_to_rank does

@@ -20,6 +20,7 @@ struct SplitProblem {
 // (one stage per rank) or branch and bound, and appends similar splits.
 class CutOrder {
  public:
+  // Precondition: the cuts fit between first_cut and last_cut.
   explicit CutOrder(SplitProblem problem);
   CutOrder(CutOrder&&) noexcept;
   CutOrder& operator=(CutOrder&&) noexcept;

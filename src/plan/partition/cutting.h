@@ -25,7 +25,8 @@ class Cutting {
 
   // Precondition: constructed with CutBy::kRule.
   Partition by_rule() const;
-  // `costs` has each layer's share of the step time, in any unit.
+  // `costs` has each layer's share of the step time, in any unit. Throws Error(kUsage) if the
+  // number of costs is wrong or a stage would stay empty.
   SplitProblem problem(const std::vector<double>& costs) const;
   Partition at(const std::vector<int>& starts) const;
   // Like at(), but sets only StageContent's layers and backward.
@@ -42,7 +43,7 @@ class Cutting {
   StageMap stage_map_;
 };
 
-// Minimizes the load of the slowest rank.
+// Minimizes the load of the slowest rank. Throws the errors of Cutting and problem().
 Partition split_by_costs(const ModelSpec& model, const PartitionOptions& options,
                          const std::vector<double>& costs);
 

@@ -13,6 +13,7 @@ namespace sluice::detail {
 
 inline constexpr int kMaxCount = 1 << 20;  // of layers, stages or ranks
 
+// Throws Error(kUsage) without a place.
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {});
 // Throws unless min <= value <= kMaxCount.
 void require_count(const char* what, std::int64_t value, int min);

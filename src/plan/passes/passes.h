@@ -30,8 +30,8 @@ Program split_overlap(Program program);
 // Adds SENDs directly after the compute action, and RECVs (add_transfers.cpp). Throws Error(kInput)
 // if transfers exist already or if the order cannot complete.
 Program add_transfers(Program program);
-// Moves every RECV down to the instruction that needs it, or to the rank's next transfer. Throws
-// Error(kInput) for an unused RECV.
+// Moves every RECV down to the instruction that needs it, or to the rank's next transfer. Transfers
+// keep their order. Throws Error(kInput) for an unused RECV.
 Program defer_receives(Program program);
 // Adds UNSHARD before and RESHARD after a stage's uses (torch `_add_unshard_reshard`). Keeps at
 // most `max_active_stages` gathered, plus one for the backward of an overlapped pair. Throws

@@ -25,6 +25,7 @@ struct Traffic {
   std::vector<std::vector<int>> collectives;  // [collective]: ranks
 };
 
+// Precondition: the program has transfers and no violations.
 Traffic read_traffic(const Program& program, ChannelsPer channels_per);
 
 // Returns the least channel capacity with which all ranks finish if SENDs wait for room.

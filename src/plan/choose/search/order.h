@@ -40,6 +40,8 @@ struct OrderProblem {
   }
   double held_bytes(int rank) const;
 };
+// Throws Error(kUsage) for a stage without a rank, no microbatch, or costs of another number of
+// stages.
 OrderProblem order_problem(const StageMap& stage_map, int num_microbatches, const Costs& costs,
                            double max_bytes);
 

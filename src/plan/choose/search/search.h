@@ -28,7 +28,8 @@ struct SearchOptions {
 };
 
 // Costs have the units of simulate.h. UNSHARD, reductions and the update are ignored. Returns
-// nothing if no order fits into memory.
+// nothing if no order fits into memory. Throws Error(kUsage) for a stage without a rank, no
+// microbatch, or costs of another number of stages.
 std::optional<Schedule> search_schedule(const StageMap& stage_map, int num_microbatches,
                                         const Costs& costs, const SearchOptions& options = {});
 

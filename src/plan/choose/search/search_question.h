@@ -41,7 +41,8 @@ struct SearchResult {
   std::optional<double> max_bytes;
 };
 
-// Throws Error(kUsage) if max_bytes is set but the costs have no bytes.
+// Throws Error(kUsage) for an unsuitable stage map or number of stages, or if max_bytes is set but
+// the costs have no bytes.
 SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& costs);
 // The file has stage costs (read_costs) or layer times (read_layer_times), which are split into
 // stages first.
