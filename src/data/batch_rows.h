@@ -1,6 +1,7 @@
-// Builds and pads the rows of a batch. Padding has id 0, label -100 and zeros in fields. In rows
-// with positions, padding is a document of its own. Its mask is 0 with masks_padding, otherwise 1.
-// Mask 1 is harmless, because no earlier token sees the padding.
+// Builds and pads the rows of a batch. Padding tokens have id 0 and label -100, and padded fields
+// hold zeros. If rows have position ids, the padding is a separate document. The attention mask of
+// padding is 0 with masks_padding, otherwise 1. A mask of 1 is harmless, because attention is
+// causal and padding comes last.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The entries of a data set, and the order of their sequences.
+// The entries of a data set (groups of files with a weight), and the order in which training reads
+// their sequences.
 #pragma once
 
 #include <cstdint>

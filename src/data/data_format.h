@@ -8,16 +8,17 @@
 
 namespace sluice::data {
 
-// Never returns kAuto. Throws Error(kInput) for an unreadable file, an unsupported ending, or an
-// .idx without its .bin.
+// Returns `format`, or with kAuto the format by the file's ending. Throws Error(kInput) for an
+// unreadable file, an unsupported ending, or an .idx without its .bin.
 DataFormat format_of(const std::string& file, DataFormat format, const std::string& where);
 
-// Maps the .idx of a Megatron pair to its .bin.
+// Returns the .bin for the .idx of a Megatron pair, and other names unchanged.
 std::string data_file_of(const std::string& file, DataFormat format);
 
 std::vector<std::string> files_read_of(const std::string& file, DataFormat format);
 
-// Throws Error(kUsage) if there are no files or their formats differ.
+// Returns the format of all files. Throws Error(kUsage) if there are no files or their formats
+// differ.
 DataFormat common_format(const std::vector<std::string>& files, DataFormat format);
 
 }  // namespace sluice::data

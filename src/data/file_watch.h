@@ -14,13 +14,14 @@ class FileWatch {
 
   explicit FileWatch(const std::vector<std::string>& files);
 
-  // Logs a warning for each changed file, by size or modification time. Checks up to kMostLooks
-  // files per call. Thread-safe.
+  // Checks up to kMostLooks files per call, and logs a warning for each whose size or modification
+  // time has changed. Thread-safe.
   void look();
 
  private:
   struct State {
-    std::int64_t size = 0, seconds = 0, nanoseconds = 0;  // -1 if the file is missing
+    // size and modification time; -1 if the file is missing
+    std::int64_t size = 0, seconds = 0, nanoseconds = 0;
     friend bool operator==(const State&, const State&) = default;
   };
   static State state_of(const std::string& path);

@@ -1,5 +1,5 @@
-// Warns if the chat template beside a tokenizer.json, which sluice does not run, may differ from
-// the format in use.
+// Warns if a tokenizer's own chat template may differ from the chat format in use. sluice has
+// built-in formats and does not run the Jinja template beside a tokenizer.json.
 #pragma once
 
 #include <string>
@@ -9,12 +9,13 @@
 
 namespace sluice::data {
 
-// Returns no warning if there is no template, or a published one that writes the same text. Throws
-// Error(kInput) for an unreadable file.
+// Returns "" if there is no template, or if it is a published one that writes the same text as the
+// format in use (`taken`). Throws Error(kInput) for an unreadable file.
 std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate taken,
                                  bool marks_are_tokens);
 
-// Normalizes spaces within {{ }} and {% %}, quotation marks, and surrounding white space.
+// Normalizes a template for comparison: spaces within {{ }} and {% %}, quotation marks, and
+// surrounding white space.
 std::string plain_template(std::string_view text);
 
 std::string with_usual_variable(const std::string& plain);

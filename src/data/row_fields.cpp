@@ -23,7 +23,8 @@ constexpr const char* kToolRemedy =
 constexpr const char* kPictureRemedy = "rows hold text only: remove the field";
 constexpr const char* kPreferenceRemedy = "there is no preference loss: remove the field";
 
-// `harmless` values have no effect in other trainers.
+// A field that other trainers read. Its `harmless` values have no effect there, so rows with only
+// these values are accepted.
 struct KnownField {
   std::string_view name;
   FieldValues harmless;
@@ -125,7 +126,7 @@ std::string plain(std::string_view name) {
   return text;
 }
 
-// Whether the names differ by one letter or two swapped neighbours.
+// True if the names differ by one letter or by two swapped neighbouring letters.
 bool is_one_slip(std::string_view a, std::string_view b) {
   if (a.size() > b.size()) std::swap(a, b);
   if (b.size() - a.size() > 1 || a == b) return false;
@@ -138,7 +139,8 @@ bool is_one_slip(std::string_view a, std::string_view b) {
 }
 
 bool looks_like(std::string_view name, std::string_view known) {
-  constexpr std::size_t kShortest = 5;  // shorter words often differ by one letter
+  // shorter words often differ by one letter, so they are not typos
+  constexpr std::size_t kShortest = 5;
   const std::string a = plain(name), b = plain(known);
   return a == b || (a.size() >= kShortest && b.size() >= kShortest && is_one_slip(a, b));
 }
@@ -151,7 +153,8 @@ bool has_values(const UnreadField& field, FieldValues harmless) {
   return field.values != FieldValues::kNone && field.values != harmless;
 }
 
-// Returns the unused known field that `name` probably misspells, or "".
+// Returns the known field that `name` probably misspells, or "". Fields in `used` are not
+// considered.
 std::string_view meant_field(const std::string& name, const std::vector<std::string>& used) {
   for (const std::string_view known : kOfIds) {
     if (!holds(used, known) && looks_like(name, known)) return known;
@@ -160,7 +163,8 @@ std::string_view meant_field(const std::string& name, const std::vector<std::str
     if (!holds(used, known) && plain(name) == known) return known;
   }
   for (const KnownField& known : kRowFields) {
-    // Accepts typos only of names that no common word resembles: "height" resembles "weight".
+    // Only rare names are checked for typos. A common word may resemble a known field: "height"
+    // resembles "weight".
     const bool is_rare = known.name.find('_') != std::string_view::npos || known.name == "label";
     if (is_rare ? looks_like(name, known.name) : plain(name) == plain(known.name))
       return known.name;

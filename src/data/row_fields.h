@@ -1,5 +1,5 @@
-// Unknown fields of .jsonl rows and messages. Fields that affect tokens or loss in other trainers
-// are rejected. Others are metadata.
+// Decides about fields of .jsonl rows and messages that sluice does not read. Fields that affect
+// tokens or loss in other trainers are rejected. All others count as metadata and are ignored.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace sluice::data {
 
-// The values of a field, at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or true.
-// kZeros: all 0 or false.
+// Summary of all values of a field, at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or
+// true. kZeros: all 0 or false.
 enum class FieldValues : std::uint8_t { kNone, kOnes, kZeros, kOther };
 
 FieldValues joined(FieldValues of_field, FieldValues of_scalar);
@@ -20,19 +20,21 @@ struct UnreadField {
   FieldValues values = FieldValues::kNone;
 };
 
-// Empty if the field is metadata.
+// Why a field is rejected. Empty if the field is accepted as metadata.
 struct FieldRefusal {
   std::string what, remedy;
 };
 
-// Whether some row with this field would be rejected.
+// Whether a row with this field is rejected for some values of the field.
 bool may_be_refused(const std::string& field);
-// `used` are the fields from which the row's tokens are made.
+// Returns why the row is rejected, or an empty refusal. `used` are the fields from which the row's
+// tokens are made.
 FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<std::string>& used);
-// Rejects all but harmless default values.
+// Returns why a message's field is rejected. Known fields are accepted only with harmless default
+// values.
 FieldRefusal refusal_of_message_field(const UnreadField& field);
 
-// Rejects ShareGPT, Alpaca and preference formats.
+// Rejects rows in ShareGPT, Alpaca and preference formats, by the names of their fields.
 FieldRefusal foreign_format_refusal(const std::vector<std::string>& fields);
 
 }  // namespace sluice::data

@@ -12,12 +12,12 @@
 
 namespace sluice::data {
 
-// One row before padding: 1 to seq_len tokens with fields, or only fields.
+// One row before padding: 1 to seq_len tokens and optional numeric fields, or only fields.
 struct Sequence {
-  std::vector<std::int32_t> ids, labels;  // both have the same length
-  std::vector<std::uint8_t> mask;         // one per id, or empty: all 1
-  std::vector<std::int32_t> positions;    // one per id, or empty: 0, 1, 2, ...
-  // A kRowTokens size is the row's length before truncation.
+  std::vector<std::int32_t> ids, labels;  // equal lengths
+  std::vector<std::uint8_t> mask;         // attention mask, one per id; empty means all 1
+  std::vector<std::int32_t> positions;    // position ids, one per id; empty means 0, 1, 2, ...
+  // In a field's sizes, kRowTokens is replaced by the row's length before truncation.
   std::vector<FieldValue> fields = {};
 };
 
@@ -26,17 +26,17 @@ class SequenceSource {
   virtual ~SequenceSource() = default;
   virtual std::uint64_t num_sequences() const = 0;
   virtual std::uint64_t num_bytes() const = 0;
-  // read(), counted_labels() and place() require index < num_sequences().
+  // Precondition of read(), counted_labels() and place(): index < num_sequences().
   virtual Sequence read(std::uint64_t index) const = 0;
-  // Returns the number of labels that count for a next-token loss. May throw the errors of read().
+  // Returns how many labels count for a next-token loss. May throw the errors of read().
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
-  // Returns "file:line" for messages.
+  // Returns "file:line" of the sequence for messages.
   virtual std::string place(std::uint64_t index) const = 0;
-  // Sequences without counted labels among those read at startup, ascending. uncounted_file() is
-  // the first file with no others, or "".
+  // uncounted() lists, ascending, the sequences without labels that count for the loss, among those
+  // read at startup. uncounted_file() returns the first file that has only such sequences, or "".
   virtual const std::vector<std::uint64_t>& uncounted() const = 0;
   virtual std::string uncounted_file() const = 0;
-  // In nats per token, for byte streams only.
+  // Entropy of single bytes in the data, in nats per token. Only byte streams compute it.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };
 
@@ -49,7 +49,7 @@ struct SourceOptions {
   std::optional<std::int64_t> max_positions;
   bool truncate = false, pack = false, assistant_only_loss = false, append_eos = false;
   ChatTemplate chat_template = ChatTemplate::kAuto;
-  std::string model_family;  // used for ChatTemplate::kAuto
+  std::string model_family;  // model_type; selects the chat format with ChatTemplate::kAuto
   std::shared_ptr<const TextTokens> tokens;
   std::vector<FieldOption> fields;
   bool has_tokens = true, takes_mask = true, takes_positions = true;
@@ -59,7 +59,7 @@ struct SourceOptions {
 std::unique_ptr<SequenceSource> open_source(SourceOptions options);
 
 std::unique_ptr<SequenceSource> open_jsonl(SourceOptions options);
-// Packs as many whole rows into a sequence as fit.
+// Returns sequences into which as many whole rows are packed as fit.
 std::unique_ptr<SequenceSource> open_packed_jsonl(SourceOptions options);
 
 }  // namespace sluice::data

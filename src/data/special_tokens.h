@@ -1,4 +1,5 @@
-// Reads the ids that start and end texts from a tokenizer's config.json.
+// Reads the ids of the begin-of-text and end-of-text tokens from the config.json beside a
+// tokenizer.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace sluice::data {
 
-// Size limit of tokenizer.json and of each file beside it.
+// Size limit of tokenizer.json and of each file in its directory.
 inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{128} << 20;
 
 struct SpecialIds {

@@ -13,7 +13,8 @@ bool is_ascii_letter(unsigned byte) {
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
 }
 
-// ASCII letters and U+4000 to U+9FFF, almost all ideographs. Needs no tables.
+// True for ASCII letters and U+4000 to U+9FFF, almost all of which are ideographs. The first byte
+// suffices, so no Unicode tables are needed.
 bool begins_letter(unsigned byte) { return is_ascii_letter(byte) || (byte >= 0xe4 && byte < 0xea); }
 
 bool is_cut(std::string_view text, std::size_t i) {
@@ -56,7 +57,7 @@ std::size_t character_cut(std::string_view text, std::size_t to) {
   for (std::size_t back = 0; back < 4; ++back) {
     if ((byte_at(text, to - back) & 0xc0U) != 0x80U) return to - back;
   }
-  return to;  // invalid UTF-8
+  return to;  // invalid UTF-8: cut anywhere
 }
 
 }  // namespace sluice::data

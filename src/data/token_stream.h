@@ -1,4 +1,4 @@
-// Files as one stream of tokens. Const members are thread-safe.
+// All files of a data entry as one stream of tokens. Const members are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ class TokenStream {
   virtual ~TokenStream() = default;
   virtual std::uint64_t num_tokens() const = 0;
   virtual std::uint64_t num_bytes() const = 0;
-  // Throws Error(kInput) if a file became shorter or an id is outside the vocabulary. Precondition:
-  // first + count <= num_tokens().
+  // Reads `count` ids from token `first` on. Throws Error(kInput) if a file became shorter or an id
+  // is outside the vocabulary. Precondition: first + count <= num_tokens().
   virtual void read(std::uint64_t first, std::size_t count, std::int32_t* ids) const = 0;
-  // Returns the starts of documents in [first, first + count), ascending.
+  // Returns the positions in [first, first + count) where a document starts, ascending.
   virtual std::vector<std::uint64_t> document_starts(std::uint64_t first,
                                                      std::size_t count) const = 0;
-  // Returns for example "file, byte 12".
+  // Returns where a token is for messages: "file, byte 12".
   virtual std::string place(std::uint64_t token) const = 0;
   virtual std::string unit() const { return "tokens"; }
-  // Returns nats per token, if known.
+  // Returns the entropy of single tokens in nats, if known.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };
 
@@ -38,21 +38,24 @@ class Starts {
   std::uint64_t end(std::size_t i) const { return starts_[i + 1]; }
   // Precondition: position < total().
   std::size_t holder(std::uint64_t position) const;
-  // Starts of non-empty ranges in [first, first + count).
+  // Returns the starts in [first, first + count) of the non-empty ranges.
   std::vector<std::uint64_t> starts_in(std::uint64_t first, std::size_t count) const;
 
  private:
   std::vector<std::uint64_t> starts_ = {0};
 };
 
-// Throws Error(kInput) if the vocabulary is too small.
+// Opens text files as a stream of bytes. Throws Error(kInput) if the vocabulary has fewer ids than
+// needed.
 std::unique_ptr<TokenStream> open_bytes(const SourceOptions& options);
 std::unique_ptr<TokenStream> open_text_tokens(const SourceOptions& options);
-// Each file is one document, except Megatron's.
+// Opens token files as one stream. Each file is one document, except Megatron files, which store
+// their documents.
 std::unique_ptr<TokenStream> open_token_files(const SourceOptions& options);
 
-// Cuts the stream every seq_len tokens and drops the rest. With options.pack, positions restart at
-// each document, whose first label does not count.
+// Divides the stream into sequences of seq_len tokens and drops the incomplete last one. With
+// options.pack, positions start at 0 in each document, and the first label of a document does not
+// count for the loss.
 std::unique_ptr<SequenceSource> cut_stream(std::unique_ptr<TokenStream> stream,
                                            const SourceOptions& options);
 
