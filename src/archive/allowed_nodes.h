@@ -1,5 +1,6 @@
-// Exported graphs may come from hostile files. Allows only the ATen operators of
-// family/aten_table.h, arithmetic on symbolic numbers, and the program's operators.
+// Checks exported graphs, which may come from hostile files. Allowed are the ATen operators of
+// family/aten_table.h, arithmetic on symbolic numbers, and custom operators that the program
+// registered.
 #pragma once
 
 #include <string>
@@ -9,8 +10,9 @@
 
 namespace sluice::detail {
 
-// Returns why the node may not run, or "". `given` lists the program's operators ("sluice::my_op").
-// The namespace sluice always passes, because planning needs no implementation.
+// Returns why the node may not run, or "". `given` lists the program's custom operators
+// ("sluice::my_op"). Those in the namespace sluice are always allowed, because planning needs no
+// implementation.
 std::string refusal_of(const GraphNode& node, const GraphModule& module,
                        const std::vector<std::string>& given);
 

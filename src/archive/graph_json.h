@@ -9,7 +9,8 @@
 
 namespace sluice::detail {
 
-// At this limit JSON needs 2 GB. A graph of 61 layers has 6 MB and 300,000 values.
+// Limits of an exported program. Parsing one at the limit needs 2 GB. A graph of 61 layers has 6 MB
+// and 300,000 values.
 inline constexpr std::size_t kMaxGraphJsonBytes = 256 << 20, kMaxGraphJsonValues = 20'000'000;
 inline constexpr std::int64_t kKnownSchema = 8;
 
@@ -18,7 +19,6 @@ struct GraphProgram {
   GraphModule module;
 };
 
-// Throws Error(kInput) at `where`.
 GraphProgram parse_graph_program(std::string_view text, const std::string& where);
 
 }  // namespace sluice::detail

@@ -10,7 +10,8 @@
 namespace sluice::detail {
 namespace {
 
-// The output that is the loss, the class of the repeated blocks, and sizes as "NAME=NUMBER".
+// Configuration keys: the output that is the loss, the class of the repeated blocks, and sizes as
+// "NAME=NUMBER".
 constexpr std::string_view kLossOutputKey = "loss_output", kLayerClassKey = "transformer_layer_cls",
                            kSizesKey = "graph_sizes";
 
@@ -83,7 +84,7 @@ class GraphSource : public ModelSource {
   std::vector<ValueSpec> inputs_;
 };
 
-// Modules at cuts and recomputed modules become layers.
+// Returns the modules that the configuration names for cuts or recomputation. Each becomes a layer.
 std::vector<std::string> named_modules(const ModelRequest& request, const GraphModule& graph) {
   std::vector<std::string> names = request.cuts;
   for (const std::string& name : request.recomputed) {

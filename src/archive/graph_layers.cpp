@@ -69,7 +69,7 @@ class Layering {
     set_modules();
   }
 
-  // A module that the user named needs cuts before and after it.
+  // Throws if no cut is possible between these units and the user named one of them as a layer.
   void require_not_named(const GraphUnit& before, const GraphUnit& unit) const {
     if (!before.is_named && !unit.is_named) return;
     throw Error(ErrorKind::kUsage,
@@ -125,7 +125,7 @@ class Layering {
     std::string last;
     for (int i = 0; i < flow_.num_nodes(); ++i) {
       if (!flow_.is_free_node(i)) continue;
-      if (values_written(flow_.node(i)).empty()) continue;  // an assertion
+      if (values_written(flow_.node(i)).empty()) continue;  // an assertion, which writes no value
       const std::string path = flow_.node(i).module_path();
       if (result_.free.empty() || path != last) {
         GraphLayer layer;
@@ -151,7 +151,8 @@ class Layering {
     find_homes();
     for (int k = 0; k < num_layers; ++k) {
       GraphLayer& layer = at(k);
-      std::map<int, int> times;  // number of reads by value
+      // How many nodes read each value.
+      std::map<int, int> times;
       for (const int i : layer.nodes) {
         for (const int value : values_read(flow_.node(i))) {
           if (++times[value] > 1) continue;
@@ -181,7 +182,7 @@ class Layering {
       add_sizes(layer);
       for (const int value : layer.reads)
         if (times[value] > 1 && is_shared(value, layer)) layer.shared.push_back(value);
-      // Order: values of other layers, the batch, values of free layers.
+      // Order: values of other layers, batch inputs, values of free layers.
       std::stable_sort(layer.reads.begin(), layer.reads.end(),
                        [&](int a, int b) { return kind_of_read(a) < kind_of_read(b); });
     }
@@ -204,8 +205,9 @@ class Layering {
       }
   }
 
-  // A value that several nodes of the layer read is shared if another block reads it too. Parts of
-  // a divided block count as one, so that gradients are summed as in the whole block.
+  // Whether a value that several nodes of the layer read is also read by another block. Parts of a
+  // divided block count as one block, so that gradients are summed in the same order as in the
+  // whole block.
   bool is_shared(int value, const GraphLayer& layer) const {
     if (flow_.input_of(value)) return false;
     const int home = home_of_node_[static_cast<std::size_t>(layer.nodes.front())];
@@ -217,7 +219,7 @@ class Layering {
     return flow_.is_free_value(value) ? 2 : 0;
   }
 
-  // Adds batch inputs to `reads` for the size symbols that the layer needs.
+  // Adds batch inputs to `reads` if their sizes determine size symbols that the layer needs.
   void add_sizes(GraphLayer& layer) const {
     std::set<std::string> needed, told;
     for (const int i : layer.nodes)

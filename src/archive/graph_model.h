@@ -15,38 +15,42 @@ namespace sluice::detail {
 
 struct GraphOptions {
   GraphCuts cuts;
-  // If empty, uses the loss that the archive names, or the causal loss of "logits".
+  // Name of the loss output. If empty, uses the loss that the archive names, or the causal loss of
+  // "logits".
   std::string loss_output;
-  // If false, a graph without a known loss keeps all its results.
+  // If false, a graph without a known loss is accepted, with all of its results.
   bool needs_loss = true;
-  // Sizes other than rows and length ("decoder_length"). Others keep their value from export.
+  // Sizes by name, other than rows and length ("decoder_length"). Sizes that are not listed have
+  // their value from export.
   std::map<std::string, std::int64_t> sizes;
   std::string products;
   std::vector<std::string> operators;
-  // describe graphs with forbidden nodes too
+  // If true, also describes graphs with forbidden nodes.
   bool allows_refused = false;
 };
 
 struct GraphLoss {
-  std::string output;  // "logits" means their causal loss; "" for no loss
-  std::string count;   // weights the loss; "" for rows or counted labels
+  std::string output;  // name of the loss output; "logits": their causal loss; "": no loss
+  std::string count;   // value that weights the loss; "": rows or counted labels
   bool is_sum = false;
   bool is_causal() const { return output == "logits"; }
 };
 
-// Immutable, so ranks that are threads share it.
+// An exported graph with its layers. Immutable, so that ranks in threads of one process can share
+// it.
 struct GraphOfModel {
   detail::ExportedGraph graph;
   detail::GraphLayers layers;
   detail::GraphLoss loss;
-  std::string rows_symbol, length_symbol;  // "" for a fixed number
-  // Set if model.eval() gives another graph, which is then in `graph.training`. It has the same
-  // tensors.
+  std::string rows_symbol, length_symbol;  // size symbols; "" if the size is a fixed number
+  // Set if model.eval() gives another graph: `evaluation->graph.training` is that graph, with the
+  // same tensors.
   std::shared_ptr<const GraphOfModel> evaluation;
   bool is_evaluation = false;
 };
 
-// Throws as layers_of() and require_allowed_nodes(), and Error(kUsage) for an unknown loss_output.
+// Throws the errors of layers_of() and require_allowed_nodes(), and Error(kUsage) for an unknown
+// loss_output.
 std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
                                                    const GraphOptions& options);
 
@@ -54,15 +58,15 @@ bool has_weights(const ExportedGraph& graph);
 
 MicrobatchShape exported_shape(const GraphOfModel& model);
 
-// Parses "decoder_length=64". Throws Error(kUsage).
+// Parses texts such as "decoder_length=64".
 std::map<std::string, std::int64_t> sizes_by_name(const std::vector<std::string>& texts);
 
-// Returns sizes by symbol. Throws Error(kUsage) for unsupported sizes, unknown names, and rows or
-// length in `others`.
+// Returns the value of each size symbol. Throws Error(kUsage) for sizes that the graph does not
+// support, and if `others` has unknown names, rows or length.
 SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
                       const std::map<std::string, std::int64_t>& others);
 
-// Costs for this shape only. Throws as sizes_of().
+// Returns a description whose costs hold only for `shape`. Throws the errors of sizes_of().
 ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> model, const GraphOptions& options,
                          const MicrobatchShape& shape);
 

@@ -1,4 +1,5 @@
-// Assigns each node that runs to a block or module. Its arguments must outlive it.
+// Assigns each node that runs to a unit: a block or module. The constructor's arguments must
+// outlive this object.
 #pragma once
 
 #include <set>
@@ -17,17 +18,17 @@ struct GraphUnit {
   bool is_block = false, is_named = false;
 };
 
-// Whether `name` is the full class name, or its end after a dot.
+// Whether `name` is the full class name, or the part after one of its dots.
 bool is_class(const std::string& full, const std::string& name);
 
 class GraphUnits {
  public:
-  // Throws Error(kUsage) if no module has the class of `cuts`.
+  // Throws Error(kUsage) if no module has the class that `cuts` names.
   GraphUnits(const GraphFlow& flow, const GraphCuts& cuts);
 
   std::vector<GraphUnit> in_order() const;
 
-  // Returns the node's block, or the outermost module that contains no block.
+  // Returns the node's block. Outside blocks, returns the outermost module that contains no block.
   std::string home_of(const GraphNode& of) const;
 
  private:
@@ -45,7 +46,7 @@ class GraphUnits {
   const GraphCuts& cuts_;
   std::set<std::string> blocks_;
   std::vector<int> position_of_;
-  std::vector<WideNumber> crossing_;  // bytes that cross a cut before each position
+  std::vector<WideNumber> crossing_;  // bytes that a cut before each position would transfer
 };
 
 }  // namespace sluice::detail

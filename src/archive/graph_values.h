@@ -26,12 +26,13 @@ struct GraphScope {
   std::unordered_map<std::string, GraphArgument> named;
 };
 
-// Errors are Error(kInput) at place_.
+// Reads the values of a graph from JSON. Throws Error(kInput) at place_.
 class GraphValues {
  protected:
-  // Adds a value under a new name. The archive may not describe an operator's results (is_output).
+  // Adds a value under a new name. If it is an operator's result (is_output), the archive may lack
+  // its description.
   int define(const std::string& name, GraphValue::Kind kind, GraphScope& scope, bool is_output);
-  // Precondition: the name is new.
+  // Makes a new name stand for an argument.
   void bind(const std::string& name, GraphArgument argument, GraphScope& scope);
   GraphArgument argument(const Json& json, const GraphScope& scope);
   const std::string* name_of(const Json& json) const;
@@ -47,7 +48,7 @@ class GraphValues {
 
  private:
   SizeExpression expression(const std::string& text);
-  // Reads {"as_int": 3} or {"as_expr": {"expr_str": ..}}.
+  // Reads a symbolic number: {"as_int": 3} or {"as_expr": {"expr_str": ..}}.
   SizeExpression symbolic(const Json& json);
   void describe_tensor(const Json& meta, GraphValue& value);
   std::vector<SizeExpression> strides_of(const Json& meta);

@@ -1,5 +1,5 @@
-// JSON of an untrusted archive, with its place for errors: "model.pt2, entry 'models/model.json',
-// node 12 'aten.linear.default'".
+// A JSON value from an untrusted archive, with its place for error messages: "model.pt2, entry
+// 'models/model.json', node 12 'aten.linear.default'".
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ class JsonField {
   const Json& json() const { return value_; }
   const std::string& where() const { return where_; }
 
-  // These throw if the value has another type.
+  // These functions throw if the value has another type.
   JsonField at(std::string_view key) const;
-  // nullptr if missing or null
+  // Returns nullptr if the member is missing or null.
   const Json* find(std::string_view key) const;
   const Json::List& list() const;
   const Json::Members& members() const;
   const std::string& text() const;
   std::int64_t integer() const;
-  double number() const;  // also "Infinity", "-Infinity" and "NaN"
+  double number() const;  // also accepts "Infinity", "-Infinity" and "NaN"
   bool boolean() const;
-  // The archive writes a union as an object with one member.
+  // Returns the only member of an object. The archive writes a union as such an object.
   const Json::Member& only_member() const;
 
   [[noreturn]] void refuse(const std::string& what) const;

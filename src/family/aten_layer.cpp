@@ -1,8 +1,9 @@
-// Combines calls into the operators of a layer. The order of the calls determines three costs:
-//   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. If a matrix
-//     product is used only in such a sum, it keeps the gradient of the sum for W.
-//   - Forward memory: live values that are read again, plus the running operator's memory.
-//   - Backward memory: while walking back, kept values are freed, and gradients come and go.
+// Combines the operator calls of a layer into the layer's operators and memory. The order of the
+// calls matters for three costs:
+//   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. Matrix products
+//     that are used only in such a sum share the gradient that they save for their weight gradient.
+//   - Forward memory: values that a later call reads, plus the running operator's temporary memory.
+//   - Backward memory: saved values are freed call by call, while gradients are created and freed.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -39,8 +40,9 @@ std::set<std::string> entering_with_gradient(const std::vector<OperatorCall>& ca
   return entering;
 }
 
-// If the layer's input has a gradient, a result of only weights and free values counts as a weight,
-// because its gradient can be computed later. Examples are position tables and selected experts.
+// Marks results as weights if they are computed from weights and values without gradient only
+// (position tables, selected experts). Their gradients can wait for the weight-gradient pass. Call
+// only if the layer's input has a gradient.
 void note_weights(OperatorCall& call) {
   std::string weight;
   for (const auto& [argument, tensors] : call.tensors)
@@ -57,7 +59,8 @@ void note_weights(OperatorCall& call) {
   }
 }
 
-// Whether the operand's gradient is the result's gradient or a view of it.
+// Whether the operand's gradient is the result's gradient or a view of it, so that it needs no
+// memory.
 bool hands_on(const OperatorCall& call, const CallTensor& operand) {
   const std::string_view name = operator_name(call.target);
   if (call.results.empty() || call.results[0].dtype != operand.dtype) return false;
@@ -83,7 +86,7 @@ double unreduced_gradient_bytes(const OperatorCall& call, const CallTensor& oper
   return bytes_of_gradient(call.results[0]);
 }
 
-// A value under its own name. `tensor` is named after the storage.
+// A tensor as its call names it. `tensor.name` is the name of the storage instead.
 struct Value {
   std::string name;
   CallTensor tensor;
@@ -95,10 +98,10 @@ struct Step {
 
 struct Storage {
   double bytes = 0;
-  int made = -1, last_read = -1;  // call indices; -1: enters the layer, or is never read
+  int made = -1, last_read = -1;  // indices of calls; -1: layer input, or never read
   int readers = 0;
   bool leaves = false, counts = true;
-  std::string same_gradient;  // storage with the same gradient
+  std::string same_gradient;  // name of a storage whose gradient is the same buffer
 };
 
 using Storages = std::map<std::string, Storage>;
@@ -112,7 +115,7 @@ Storages storages_of(const std::vector<OperatorCall>& calls, const std::set<std:
     for (const auto& [argument, tensors] : call.tensors)
       for (const CallTensor& tensor : tensors) {
         Storage& of = all[tensor.name];
-        // Free values are counted once for all layers.
+        // Values without gradient are shared by all layers, so they are not counted here.
         if (of.made < 0 && is_parameter(tensor)) of.counts = false;
         if (of.made < 0 && tensor.is_free) of.counts = false;
         of.bytes = std::max(of.bytes, tensor.bytes());
@@ -163,8 +166,8 @@ double most_in_forward(const std::vector<OperatorRow>& rows, const Storages& all
   return most;
 }
 
-// Simulates a backward in reverse order of the calls. Gradients are tracked by value, and values
-// may share a buffer.
+// Simulates the memory of a backward, in reverse order of the calls. Several gradients may share a
+// buffer.
 class Backward {
  public:
   Backward(const std::vector<Step>& steps, const std::vector<OperatorRow>& rows,
@@ -184,7 +187,7 @@ class Backward {
     for (const auto& [name, user] : first_user_) freed_[user] += kept_[name];
   }
 
-  // Returns the peak bytes above the initial state of kept values and incoming gradients.
+  // Returns the peak bytes, beyond the values that the forward saved and the gradients that arrive.
   double most(const std::vector<std::string>& leaving) {
     for (const std::string& name : leaving) gradients_.emplace(name, add_buffer(0));
     for (std::size_t i = steps_.size(); i-- > 0;) run(i);
@@ -227,7 +230,7 @@ class Backward {
     live_ -= freed_[i];
   }
 
-  // All of an operator's gradients exist before accumulation.
+  // All gradients of an operator exist at once, before they are added to other gradients.
   void compute(std::size_t i, std::size_t arrived) {
     const Step& step = steps_[i];
     std::vector<std::pair<std::string, std::size_t>> computed;
@@ -251,7 +254,7 @@ class Backward {
     for (const auto& [name, buffer] : computed) {
       const auto [of, is_first] = gradients_.emplace(name, buffer);
       if (is_first) continue;
-      // Accumulates in place if nothing else uses the buffer.
+      // Accumulates in place if no other gradient uses the buffer.
       if (buffers_[of->second].holders == 1) {
         release(buffer);
       } else if (buffers_[buffer].holders == 1) {
@@ -268,7 +271,8 @@ class Backward {
   const std::vector<OperatorRow>& rows_;
   std::map<std::string, double> kept_;
   std::map<std::string, std::size_t>
-      first_user_;  // first user of each kept tensor, whose backward frees it
+      // First call that uses each saved tensor. The backward of this call frees the tensor.
+      first_user_;
   std::vector<double> freed_;
   BufferOf gradients_;
   std::vector<Buffer> buffers_;
@@ -316,7 +320,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
   LayerOperators layer;
   for (OperatorRow& row : rows)
     for (Operator& of : row.operators) {
-      // Operators that read only weights keep no gradients of results for W.
+      // Operators that read only weights save no result gradients for the weight-gradient pass.
       const bool of_weights = enters && of.reads.empty();
       std::erase_if(of.bytes, [&](const OperatorBytes& bytes) {
         const auto storage = all.find(bytes.name);
@@ -336,7 +340,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
                                     .needed = Needed::kAlways,
                                     .name = "moment",
                                     .bytes = {.constant = in_forward}});
-  // Attach the backward's temporary memory to the last operator that has a backward.
+  // The backward's temporary memory is attributed to the last operator that has a backward.
   for (std::size_t i = layer.all.size(); i-- > 0;) {
     if (layer.all[i].writes.empty()) continue;
     layer.all[i].bytes.push_back({.field = &LayerCost::on_entry,

@@ -7,7 +7,7 @@
 namespace sluice::detail {
 namespace aten_rows {
 
-// [.., K] times [N, K], plus a bias.
+// Multiplies [.., K] by a weight [N, K] and adds an optional bias.
 void linear(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
   row.reads_first({"input", "weight"});
@@ -59,11 +59,11 @@ void matmul(Row& row) {
   if (of_a <= 2 && of_b <= 2) {
     row.keep(*a, row.wants(*b));
     row.keep(*b, row.wants(*a));
-  } else if (of_b <= 2) {  // all but the last dimension of a are rows
+  } else if (of_b <= 2) {  // all dimensions of `a` except the last are rows of one matrix
     row.keep_operand(*a, {a->numel() / std::max<std::int64_t>(1, last_of(*a)), last_of(*a)},
                      row.wants(*b));
     row.keep_operand(*b, b->sizes, row.wants(*a));
-  } else if (of_a <= 2) {  // the same, transposed
+  } else if (of_a <= 2) {  // the transposed case: b's leading dimensions are rows
     CallTensor turned = *b;
     turned.strides = b->strides.empty() ? contiguous_strides(b->sizes) : b->strides;
     std::swap(turned.sizes[of_b - 1], turned.sizes[of_b - 2]);
@@ -93,7 +93,8 @@ struct Lettered {
   bool has(char letter) const {
     return at(letter) != std::string::npos && tensor->sizes[at(letter)] != 1;
   }
-  // Whether the dimensions can be viewed as matrices with one axis per group. Sets their sizes.
+  // Whether the tensor can be viewed, without a copy, with one axis per group of letters. Sets the
+  // sizes of these axes.
   bool is_viewable_as(const std::vector<std::string>& groups, Sizes& sizes) const {
     const Sizes own = tensor->strides.empty() ? contiguous_strides(tensor->sizes) : tensor->strides;
     CallTensor ordered = *tensor;
@@ -111,12 +112,13 @@ struct Lettered {
   }
 };
 
-// An einsum of two tensors as a matrix product, with the letters of each role.
+// An einsum of two tensors as a matrix product. Each letter of the equation belongs to both
+// operands, to one, or to the inner dimension.
 struct Pairing {
   Lettered a, b;
   std::string both, of_a, of_b, inner;
-  bool sums = false;     // false: an elementwise product
-  bool is_known = true;  // false: no such product exists
+  bool sums = false;     // false: elementwise product, no letter is summed
+  bool is_known = true;  // false: the einsum is no single matrix product
   double operations = 2;
 };
 
@@ -141,7 +143,7 @@ Pairing pairing_of(const OperatorCall& call) {
   std::string letters = pair.a.letters + pair.b.letters;
   std::sort(letters.begin(), letters.end());
   letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
-  // On the left is the operand whose own letters come first in the result.
+  // The left operand is the one whose letters come first in the result, without shared letters.
   for (const char letter : result) {
     if (pair.a.has(letter) == pair.b.has(letter)) continue;
     if (pair.b.has(letter)) std::swap(pair.a, pair.b);
@@ -163,13 +165,15 @@ Pairing pairing_of(const OperatorCall& call) {
     if (result.find(letter) != std::string::npos) continue;
     pair.sums = true;
     if (in_a && in_b) pair.inner += letter;
-    // einsum first sums a letter that only one operand has, which creates a tensor.
+    // einsum first sums a letter that only one operand has. That creates a tensor, so the result is
+    // not known.
     if (in_a != in_b) pair.is_known = false;
   }
   return pair;
 }
 
-// Operands that cannot be viewed as matrices are copied. Unsupported equations keep all operands.
+// An operand that cannot be viewed as matrices is copied. For an unsupported equation, all operands
+// are saved for the backward.
 void einsum(Row& row) {
   const Pairing pair = pairing_of(row.call());
   if (!pair.is_known) return all_operands(row);
@@ -195,7 +199,7 @@ void einsum(Row& row) {
   row.product(*pair.a.tensor, *pair.b.tensor, pair.operations);
 }
 
-// Larger float32 convolutions use oneDNN (single thread).
+// For larger float32 inputs, LibTorch uses oneDNN's convolution (measured with a single thread).
 constexpr std::int64_t kLargePicture = 20480;
 
 void convolution(Row& row) {
@@ -206,7 +210,7 @@ void convolution(Row& row) {
   else
     row.keep(*x);
   row.keep(*weight);
-  // The kernel reorders input and weight, and with large inputs copies the gradient.
+  // The kernel reorders input and weight. With large inputs it also copies the gradient.
   const double turned = element(*x) * as_double(x->numel());
   row.takes(weight->bytes() + turned);
   if (x->numel() > kLargePicture)
@@ -224,7 +228,8 @@ void convolution(Row& row) {
                   as_double(std::max<std::int64_t>(1, first)));
 }
 
-// Each sorted row is multiplied by its own matrix.
+// Grouped matrix product of experts: each row of the sorted input is multiplied by its expert's
+// matrix.
 void grouped(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
   row.reads_first({"input", "weight"});
@@ -232,8 +237,6 @@ void grouped(Row& row) {
   row.keep(*weight);
   row.product(*x, *weight, 2 * as_double(x->numel()) * as_double(last_of(*weight)));
 }
-
-// Attention.
 
 void attention(Row& row) {
   const CallTensor *q = row.tensor("query"), *k = row.tensor("key"), *v = row.tensor("value"),
@@ -269,7 +272,8 @@ void attention(Row& row) {
   }
   const double drops = row.call().real("dropout_p", 0) > 0;
   row.reads_only({"query", "key", "attn_mask"});
-  // Scales inputs and repeats keys and values for every query head.
+  // This kernel scales copies of queries and keys, and repeats keys and values for every query
+  // head.
   const double wide_pairs = kFloat * pairs;
   const std::int64_t queries = q->sizes.size() < 2 ? 1 : q->sizes[q->sizes.size() - 2];
   const double heads_rows = as_double(rows / std::max<std::int64_t>(1, queries)) * as_double(keys);
@@ -294,8 +298,8 @@ void attention(Row& row) {
   row.forward(sums);
   row.gradient_of(*v, sums);
   if (of_scores) row.gradient_of(row.wants(*q) ? *q : *k, sums);
-  // The softmax needs scores, result, a copy without fully masked rows, and booleans. The scaled
-  // inputs exist, but not the final result.
+  // Temporary memory: scores, softmax result, a copy without fully masked rows, and booleans. At
+  // the peak, the scaled inputs exist but not the final result.
   const double masked = mask && mask->dtype == "bool" ? kFloat * as_double(mask->numel()) : 0;
   row.set_temporary_bytes(std::max(0.0, kFloat * as_double(q->numel()) + 3 * wide_pairs + pairs +
                                             masked - row.result().bytes()));

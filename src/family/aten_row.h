@@ -1,5 +1,6 @@
-// Collects the operators of one call. Kept parameters cost nothing, since they always exist. An
-// operator with weights keeps values until W.
+// Collects the operators of one call, and the tensors that they save for the backward. Parameters
+// always exist, so saving one costs nothing. An operator with weights keeps its saved tensors until
+// its weight gradients (W) are computed.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +17,9 @@
 namespace sluice::detail::aten_rows {
 
 using Sizes = std::vector<std::int64_t>;
-inline constexpr double kFloat = 4, kInt64 = 8;     // bytes per element
-inline constexpr double kMostElements = 1LL << 48;  // per tensor; prevents overflow of strides
+inline constexpr double kFloat = 4, kInt64 = 8;  // bytes per element
+// limit for the elements of a tensor, so that strides do not overflow
+inline constexpr double kMostElements = 1LL << 48;
 
 inline double as_double(std::int64_t count) { return static_cast<double>(count); }
 inline std::int64_t product_of(const Sizes& sizes) {
@@ -35,8 +37,8 @@ inline double element(const CallTensor& tensor) {
   return as_double(dtype_bytes(tensor.dtype));
 }
 
-// In `Needed`, "first" and "second" count the values that an operator reads. kWeight means its
-// first weight.
+// The costs of one call. In `Needed`, kFirstFlows and kSecondFlows mean the first and second value
+// that an operator reads. kWeight means its first weight.
 class Row {
  public:
   Row(const OperatorCall& call, const Precision& precision) : call_(call), precision_(precision) {
@@ -64,7 +66,8 @@ class Row {
     row_.operators.clear();
     begin(order, 0);
   }
-  // Adds an operator that reads `arguments` and `between`, which the previous operator now writes.
+  // Splits the call: the previous operator now writes the value `between`. A new operator reads
+  // `between` and `arguments`.
   void then_reads(const std::string& between, const std::vector<std::string>& arguments) {
     const std::string writes = std::exchange(at().writes, between);
     row_.operators.emplace_back();
@@ -81,7 +84,7 @@ class Row {
     at().writes = writes;
   }
 
-  // When the gradient of this operand is needed, if ever.
+  // Returns when the operand's gradient is computed, or nothing if it has none.
   std::optional<Needed> wants(const CallTensor& operand) const {
     if (!is_differentiable(operand)) return std::nullopt;
     const Operator& of = row_.operators.back();
@@ -94,13 +97,13 @@ class Row {
   }
 
   void keep(const CallTensor& tensor, Needed when = Needed::kBackward) {
-    if (!tensor.weight.empty() && !tensor.is_made) return;  // parameters exist anyway
+    if (!tensor.weight.empty() && !tensor.is_made) return;
     keep_bytes(tensor.name, tensor.bytes(), when);
   }
   void keep(const CallTensor& tensor, std::optional<Needed> when) {
     if (when) keep(tensor, *when);
   }
-  // Keeps a tensor that this operator creates.
+  // Saves a tensor that this operator creates.
   void keep_own(std::string_view what, double bytes, Needed when = Needed::kBackward) {
     keep_bytes(own(what), bytes, when);
     row_.in_forward += bytes;
@@ -108,8 +111,8 @@ class Row {
   void keep_own(std::string_view what, double bytes, std::optional<Needed> when) {
     if (when) keep_own(what, bytes, *when);
   }
-  // Keeps an operand that a product reads as matrices of `sizes`, or a copy for another layout or
-  // an autocast.
+  // Saves an operand that a matrix product reads as matrices of `sizes`. If autocast or another
+  // layout requires a copy, saves the copy instead.
   void keep_operand(const CallTensor& tensor, const Sizes& sizes, std::optional<Needed> when) {
     if (!when) return;
     const double casted = product_bytes(tensor) * as_double(product_of(sizes));
@@ -128,7 +131,7 @@ class Row {
     return is_casted(tensor) ? as_double(precision_.product_bytes()) : element(tensor);
   }
 
-  // Counts `operations` for the forward and for each operand's gradient.
+  // Counts `operations` for the forward, and again for each operand's gradient.
   void product(const CallTensor& a, const CallTensor& b, double operations) {
     forward(operations);
     for (const CallTensor* operand : {&a, &b}) gradient_of(*operand, operations);
@@ -149,7 +152,7 @@ class Row {
                           .name = name,
                           .bytes = {.constant = bytes}});
   }
-  // Replaces all temporary bytes so far, including those of keep_own().
+  // Replaces the temporary bytes counted so far, including those of keep_own().
   void set_temporary_bytes(double bytes) { row_.in_forward = bytes; }
   void takes(double bytes) { row_.in_forward += bytes; }
   void add_backward_temporary_bytes(double bytes) { row_.in_backward += bytes; }
@@ -159,7 +162,7 @@ class Row {
     const Needed all = Needed::kTrains;
     for (Operator& of : row_.operators) {
       if (of.weights.empty()) continue;
-      // The autograd node keeps all its tensors until W.
+      // The autograd node frees its tensors only after the weight gradients.
       std::vector<OperatorBytes> later;
       for (const OperatorBytes& bytes : of.bytes) {
         if (bytes.field != &LayerCost::after_forward) continue;

@@ -1,4 +1,5 @@
-// Views and memory layouts of results under LibTorch's CPU rules.
+// Computes which results are views, and the strides of all results, by the rules of LibTorch's CPU
+// backend.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -35,7 +36,7 @@ std::optional<Sizes> strides_as(const CallTensor& from, const Sizes& to) {
   if (from.numel() == 0) return contiguous_strides(to);
   const Sizes strides = strides_of(from);
   Sizes result(to.size());
-  std::size_t next = to.size();  // dimensions from here on are done
+  std::size_t next = to.size();  // strides of the dimensions from `next` on are known
   std::int64_t base = strides.empty() ? 1 : strides.back();
   std::int64_t elements = 1, placed = 1;
   for (std::size_t i = from.sizes.size(); i-- > 0;) {
@@ -65,14 +66,14 @@ std::size_t axis_of(std::int64_t dimension, std::size_t count) {
       std::clamp<std::int64_t>(axis, 0, std::max<std::int64_t>(0, std::int64_t(count) - 1)));
 }
 
-// Returns the step of a slice of more than one element.
+// Returns the step of a slice.
 std::int64_t steps(const OperatorCall& call) {
   return std::clamp<std::int64_t>(call.integer("step", 1), 1, std::int64_t{1} << 12);
 }
 
 enum class Way {
-  kSizes,  // from the result's sizes: view, reshape
-  kSame,   // alias, detach
+  kSizes,  // strides follow from the result's sizes: view, reshape
+  kSame,   // same strides as the argument: alias, detach
   kTranspose,
   kPermute,
   kMove,
@@ -82,7 +83,7 @@ enum class Way {
   kSlice,
   kExpand,
   kUnfold,
-  kGiven,  // the strides are an argument
+  kGiven,  // the strides are an argument: as_strided
   kDiagonal,
   kBroadcast,
 };
@@ -90,8 +91,8 @@ enum class Way {
 struct View {
   std::string_view name;
   Way way;
-  std::string_view first = "", second = "";  // names of dimension arguments
-  bool may_copy = false;                     // copies if a view is impossible
+  std::string_view first = "", second = "";  // names of the arguments that give dimensions
+  bool may_copy = false;                     // true if LibTorch copies when a view is impossible
 };
 
 constexpr std::array kViews = {
@@ -140,7 +141,7 @@ const View* view_of(std::string_view name) {
   return found == kViews.end() ? nullptr : found;
 }
 
-// Whether a cast or copy returns its argument.
+// Whether a cast or copy has nothing to do and returns its argument itself.
 bool returns_argument(const OperatorCall& call, std::string_view name, const CallTensor& self) {
   const bool same_type = call.results.front().dtype == self.dtype;
   if (name == "to" || name == "type_as") return same_type && !call.flag("copy", false);
@@ -238,7 +239,7 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
       strides.assign(result.sizes.size(), 0);
       for (std::size_t i = 0; i < count; ++i)
         if (self.sizes[i] == result.sizes[i + added]) strides[i + added] = from[i];
-      // A new dimension of size 1 may have any stride.
+      // A new dimension has size 1, so its stride does not matter.
       for (std::size_t i = added; i-- > 0;)
         if (result.sizes[i] == 1 && i + 1 < strides.size())
           strides[i] = saturating_multiply(strides[i + 1], result.sizes[i + 1]);
@@ -268,8 +269,8 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
   return std::nullopt;
 }
 
-// Elementwise results have the layout of their operands. The first operand that orders two
-// dimensions decides, ignoring broadcast ones.
+// Elementwise results have the memory layout of their operands. To order two dimensions, LibTorch
+// uses the first operand that is not broadcast along them.
 Sizes strides_by_elements(const OperatorCall& call, const CallTensor& result) {
   struct Operand {
     Sizes strides;
@@ -298,7 +299,7 @@ Sizes strides_by_elements(const OperatorCall& call, const CallTensor& result) {
     }
     return 0;
   };
-  std::vector<std::size_t> order(count);  // fastest dimension first
+  std::vector<std::size_t> order(count);  // dimensions by increasing stride
   for (std::size_t i = 0; i < count; ++i) order[i] = count - 1 - i;
   for (std::size_t i = 1; i < count; ++i) {
     std::size_t at = i;
@@ -338,7 +339,8 @@ const CallTensor* first_tensor(const OperatorCall& call) {
   return nullptr;
 }
 
-// Under CPU autocast, products return its type, and some operators float32.
+// Returns the result's dtype. Under CPU autocast, matrix products return the autocast dtype and
+// some other operators float32.
 std::string type_of(const OperatorCall& call, const CallTensor& result, std::string_view name,
                     const Precision& precision) {
   if (!precision.casts() || !result.is_floating()) return result.dtype;

@@ -11,23 +11,26 @@
 
 namespace sluice::detail {
 
-// Norms before attention and feed-forward, after them (before the residual sum), or both.
+// Whether norms come before attention and feed-forward, behind them (before the residual sum), or
+// both.
 enum class NormPlaces { kBefore, kBehind, kBoth };
 
-// Norms of queries and keys before rotation.
+// Norms of queries and keys before rotation: none, each head separately, or all heads together.
 enum class HeadNorms { kNone, kEach, kTogether };
 
 struct BlockConfig {
-  std::int64_t window = 0;  // tokens that a token attends to, with itself; 0: no limit
-  int rope = 0;             // index in DecoderConfig::ropes; -1: no rotation
+  // sliding window: tokens that a token attends to, including itself; 0: all
+  std::int64_t window = 0;
+  int rope = 0;  // index into DecoderConfig::ropes; -1: no rotation
 };
 
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): by subject; there is one a model.
 struct DecoderConfig {
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
   std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
-  std::int64_t max_position_embeddings = 0;  // used by some rope types; no limit for sequences
-  // Embedding row without gradient, initially zero; -1: none.
+  // Some rope types use this length. Sequences may be longer.
+  std::int64_t max_position_embeddings = 0;
+  // Embedding row of padding, which starts as zeros and has no gradient; -1: none.
   std::int64_t padding_row = -1;
   double initializer_range = 0.02;
   bool tie_word_embeddings = false;
@@ -43,18 +46,20 @@ struct DecoderConfig {
   double attention_dropout = 0.0;
   double residual_dropout = 0.0, embedding_dropout = 0.0;
   std::optional<double> attention_scale;  // default: 1 / sqrt(head_dim)
-  bool fully_masked_gets_mean = false;    // a token that sees none gets the mean of all values
-  std::optional<double> attention_cap;    // scores s become cap * tanh(s / cap)
+  // a token that attends to no token gets the mean of all values
+  bool fully_masked_gets_mean = false;
+  std::optional<double> attention_cap;  // attention scores s become cap * tanh(s / cap)
   Activation activation = Activation::kSilu;
 
   double embedding_scale = 1.0;
-  bool embedding_scale_in_weight_type = false;  // round the scale to the weights' dtype
-  double residual_scale = 1.0;                  // factor of a block's output
+  // Round embedding_scale to the weights' dtype.
+  bool embedding_scale_in_weight_type = false;
+  double residual_scale = 1.0;  // factor of a block's output
   double logit_divisor = 1.0;
   std::optional<double> logit_cap;
 
   std::vector<RopeConfig> ropes = {RopeConfig()};
-  bool wide_rope = false;           // rotate in float32
+  bool wide_rope = false;           // compute the rotation in float32
   std::int64_t rotary_dim = 0;      // rotated channels per head
   std::vector<BlockConfig> blocks;  // one per layer
 
@@ -62,18 +67,20 @@ struct DecoderConfig {
   std::int64_t key_value_width() const { return num_key_value_heads * head_dim; }
 };
 
-// Defaults of transformers 5.23. transformers 4 omitted them in nested configurations.
+// Sizes for fields that config.json lacks: defaults of transformers 5.23. transformers 4 omitted
+// default sizes in nested configurations.
 struct DecoderSizes {
   std::int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_attention_heads;
 };
 
 struct DecoderKeys {
   DecoderSizes sizes;
-  // Default if absent. Without a default, and for null, the value is num_attention_heads.
+  // Used if config.json lacks the field. If this is unset, or the field is null, the value is
+  // num_attention_heads.
   std::optional<std::int64_t> num_key_value_heads = std::nullopt;
-  // Default: hidden_size / num_attention_heads.
+  // If unset, the default is hidden_size / num_attention_heads.
   std::optional<std::int64_t> head_dim = std::nullopt;
-  bool heads_divide_hidden_size = false;  // required even with head_dim
+  bool heads_divide_hidden_size = false;  // require divisibility even if head_dim is set
   std::int64_t max_position_embeddings = 2048;
   const char* norm_eps = "rms_norm_eps";
   double default_norm_eps = 1e-6;
@@ -83,22 +90,23 @@ struct DecoderKeys {
   bool tie_word_embeddings = false;
 };
 
-// Reads transformers' name; the default is `usual`. Throws Error(kInput).
+// Reads an activation function by transformers' name. If absent, it is `usual`.
 Activation read_activation(const ConfigReader& config, const std::string& key,
                            const std::string& usual);
 
-// Reads all but windows and rope. Throws Error(kInput) that names the field.
+// Reads all fields of DecoderConfig except windows and rope settings.
 DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys& keys);
 
-// Returns whether each block has a window, or an empty list if absent. Throws Error(kInput) for
-// other types or counts.
+// Reads the field layer_types. Returns whether each block has a sliding window, or an empty list if
+// the field is absent.
 std::vector<bool> read_layer_types(const ConfigReader& config, std::int64_t num_layers);
 
-// Returns nothing if null, and `absent` if there is no such key.
+// Reads sliding_window. Returns nothing if it is null, and `absent` if the key is missing.
 std::optional<std::int64_t> read_window(const ConfigReader& config,
                                         std::optional<std::int64_t> absent);
 
-// layer_types overrides `has_window`. Throws Error(kInput) if a listed block has no window.
+// Gives a sliding window to the blocks in `has_window`, or in the field layer_types if present.
+// Throws Error(kInput) if such a block has no window size.
 void set_windows(DecoderConfig& out, const ConfigReader& config, std::optional<std::int64_t> window,
                  const std::vector<bool>& has_window);
 

@@ -1,4 +1,4 @@
-// Builds the layers of a decoder.
+// Builds the layers of a decoder model.
 #pragma once
 
 #include "family/decoder_config.h"
@@ -7,11 +7,12 @@
 
 namespace sluice::detail {
 
-// Whether fused operators support this half of the model's blocks.
+// Whether our fused operators support the attention (or, below, the feed-forward) of the model's
+// blocks.
 bool fuses_attention(const DecoderConfig& config);
 bool fuses_feed_forward(const DecoderConfig& config);
 
-// `experts` may be null.
+// Describes a decoder. With `experts`, which may be null, some blocks have a mixture of experts.
 ModelSpec decoder_model(const DecoderConfig& config, const Precision& precision,
                         const BlockExperts* experts = nullptr);
 

@@ -1,4 +1,5 @@
-// OLMo 2: norms only after attention and feed-forward, and of queries and keys over all heads.
+// OLMo 2: norms only after attention and feed-forward. Norms of queries and keys cover all heads
+// together.
 #pragma once
 
 #include "family/decoder_config.h"

@@ -1,9 +1,9 @@
 // Texts that always become a single token: "added_tokens" of tokenizer.json, and tokens declared in
 // files beside it. They are found first in the original text, then in the normalized text.
 //   1. Among tokens that start at the same place, the longest wins. Matches do not overlap.
-//   2. Tokens outside the vocabulary are numbered from its size on, as in tokenizers. The field
-//      "id" is ignored.
-//   3. A match is dropped if the previous token has taken all of its spaces.
+//   2. New tokens get the ids from the vocabulary's size on, as in tokenizers. The field "id" is
+//      ignored.
+//   3. A token of spaces is not found where the previous token has stripped all of them.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct AddedToken {
   std::string content;
   bool single_word = false, strip_left = false, strip_right = false, normalized = true,
        special = false;
-  std::string where = {};    // file and field
+  std::string where = {};    // file and field, for error messages
   std::string pattern = {};  // text to search for: `content` or its normal form
 
   bool is_same(const AddedToken& other) const {
@@ -38,9 +38,9 @@ struct AddedToken {
 AddedToken read_added_token(const JsonField& item);
 
 struct TokenDeclarations {
-  // In the order of adding them. New ids continue after earlier batches.
+  // Batches in the order in which they are added. New ids continue those of earlier batches.
   std::vector<std::vector<AddedToken>> batches;
-  // If set, special tokens are not searched for.
+  // If set, special tokens in a text are encoded as ordinary text.
   bool split_special = false;
 };
 
@@ -48,7 +48,7 @@ class TextTrie {
  public:
   void insert(std::string_view text, std::int32_t value);
   bool empty() const { return nodes_.empty(); }
-  // Finds the first match from `at` on.
+  // Finds the first inserted text at or after position `at`.
   bool find(std::string_view text, std::size_t at, std::size_t& first, std::size_t& last,
             std::int32_t& value) const;
 
@@ -56,17 +56,16 @@ class TextTrie {
   static std::uint64_t key(std::uint32_t node, char byte) {
     return static_cast<std::uint64_t>(node) << 8 | static_cast<unsigned char>(byte);
   }
-  std::vector<std::int32_t> nodes_;  // value of the text that ends here, or -1
+  std::vector<std::int32_t> nodes_;  // per trie node: value of the text that ends here, or -1
   std::unordered_map<std::uint64_t, std::uint32_t> edges_;
   std::array<bool, 256> begins_{};
 };
 
 class AddedTokens {
  public:
-  // Throws Error(kInput) that names the field.
   AddedTokens(const TokenDeclarations& declared, const Bpe& model, const Normalizer& normalizer);
 
-  // Passes the ids of added tokens to `token` and the text between them, never empty, to `between`.
+  // Passes the ids of added tokens to `token`, and each non-empty text between them to `between`.
   void cut_text(TextPiece text, PieceSink between, FunctionRef<void(std::int32_t)> token) const {
     cut(raw_, text, between, token);
   }

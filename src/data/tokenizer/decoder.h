@@ -1,4 +1,4 @@
-// Turns tokens into text with the field "decoder" of tokenizer.json.
+// Converts tokens to text as the field "decoder" of tokenizer.json specifies.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,17 @@ namespace sluice::data {
 class DecoderPart {
  public:
   virtual ~DecoderPart() = default;
-  // May stop after `most` bytes of output.
+  // May stop when the output exceeds `most` bytes.
   virtual void apply(std::vector<std::string>& tokens, PatternScratch& scratch,
                      std::size_t most) const = 0;
 };
 
 class Decoder {
  public:
-  // Throws Error(kInput) for an unsupported part.
   explicit Decoder(const JsonField& field);
 
-  // Without a decoder, joins the tokens with spaces. Throws Error(kInput) if the text grows more
-  // than kMaxGrowth times.
+  // Without a decoder, joins the tokens with spaces. Throws Error(kInput) if the text is more than
+  // kMaxGrowth times as long as the tokens.
   std::string decode(std::vector<std::string> tokens) const;
 
  private:

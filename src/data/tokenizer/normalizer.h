@@ -1,4 +1,4 @@
-// Normalizes text with the field "normalizer" of tokenizer.json.
+// Normalizes text as the field "normalizer" of tokenizer.json specifies.
 #pragma once
 
 #include <memory>
@@ -10,19 +10,19 @@
 
 namespace sluice::data {
 
-// Limits how much a text may grow. A compatibility decomposition alone can be 11 times as long.
+// A text may grow to kMaxGrowth times its length plus kFreeGrowth bytes. A compatibility
+// decomposition alone can be 11 times as long as the text.
 inline constexpr std::size_t kMaxGrowth = 32, kFreeGrowth = 1 << 16;
 
 class NormalizerPart {
  public:
   virtual ~NormalizerPart() = default;
-  // May stop after scratch.most_bytes of output.
+  // May stop when the output exceeds scratch.most_bytes.
   virtual void apply(OwnedPiece& piece, EncodeScratch& scratch) const = 0;
 };
 
 class Normalizer {
  public:
-  // Throws Error(kInput) for an unsupported part.
   explicit Normalizer(const JsonField& field);
 
   bool is_identity() const { return parts_.empty(); }

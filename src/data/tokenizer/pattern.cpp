@@ -21,7 +21,8 @@ constexpr std::size_t kMaxAlternatives = 64;
 
 using AsciiSet = std::array<bool, 128>;
 
-// ASCII bytes that a match can start with, or all if it may be empty.
+// Returns the ASCII bytes with which a match of `node` can start, or all bytes if the match may be
+// empty.
 AsciiSet first_bytes(const PatternNode& node) {
   AsciiSet set{};
   const auto add = [&set](const AsciiSet& more) {
@@ -39,7 +40,7 @@ AsciiSet first_bytes(const PatternNode& node) {
       break;
     case Kind::kSequence:
       for (const PatternNode& child : node.children) {
-        // The child may match nothing, so the next child can start the match too.
+        // If a child may match nothing, the match can also start with the next child.
         if (child.kind == Kind::kRepeat && child.may_be_empty() &&
             !child.children.front().may_be_empty()) {
           add(first_bytes(child.children.front()));
@@ -196,7 +197,7 @@ class PatternCompiler {
     }
     std::uint32_t atomic = 0;
     if (node.repetition == Repetition::kPossessive) atomic = add({Op::kAtomic});
-    // Stops if the body emits no instructions.
+    // Repeats the body's instructions. Stops if the body has none.
     for (std::uint32_t i = 0, before = here(); i < node.least; ++i) {
       emit(body);
       if (here() == before) break;
@@ -233,7 +234,7 @@ class PatternCompiler {
     pattern_.code_[look].y = here();
   }
 
-  // Alternatives may differ in length, so each gets its own lookbehind.
+  // Alternatives may differ in length, so each is emitted as a separate lookbehind.
   void emit_behind(const PatternNode& node) {
     const PatternNode& what = node.children.front();
     std::vector<const PatternNode*> alternatives = {&what};
@@ -258,7 +259,7 @@ class PatternCompiler {
     for (const std::uint32_t jump : jumps) pattern_.code_[jump].x = here();
   }
 
-  // Returns the number of characters.
+  // Returns the number of characters that the node matches, which must be fixed.
   std::uint32_t length_of(const PatternNode& node) const {
     switch (node.kind) {
       case Kind::kSet:
@@ -283,7 +284,8 @@ class PatternCompiler {
         return 0;
       case Kind::kChoice: {
         const std::uint32_t length = length_of(node.children.front());
-        // Visiting the first child twice per level would take exponential time.
+        // The first child is already done. Visiting it again at each level would take exponential
+        // time.
         for (std::size_t i = 1; i < node.children.size(); ++i) {
           if (length_of(node.children[i]) != length) refuse("a lookbehind of varying length");
         }
@@ -417,7 +419,7 @@ bool Pattern::run(std::uint32_t instruction, std::string_view text, std::size_t 
           }
           spend(step.x);
         }
-        // The recursive call backtracks only into its own choices.
+        // The recursive call backtracks only into choices that it made itself.
         there = there && run(instruction + 1, text, start, scratch, inner_end) &&
                 (step.op != Op::kLookbehind || inner_end == at);
         fits = there != (step.op != Op::kAtomic && step.z == 1);

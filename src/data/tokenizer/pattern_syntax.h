@@ -25,9 +25,9 @@ struct PatternNode {
   enum class Kind {
     kSet,
     kSequence,
-    kChoice,  // the first child that matches
+    kChoice,  // matches the first child that fits
     kRepeat,
-    kLook,    // lookahead or lookbehind
+    kLook,    // lookahead or lookbehind, see `behind`
     kAtomic,  // no backtracking into the only child
     kAssertion,
   };
@@ -36,7 +36,7 @@ struct PatternNode {
   Kind kind = Kind::kSequence;
   CodepointRanges set;
   std::vector<PatternNode> children;
-  std::uint32_t least = 0, most = 0;  // for kRepeat
+  std::uint32_t least = 0, most = 0;  // number of repetitions, for kRepeat
   Repetition repetition = Repetition::kGreedy;
   bool behind = false, negated = false;  // for kLook
   Assertion assertion = Assertion::kLineStart;
@@ -44,7 +44,6 @@ struct PatternNode {
   bool may_be_empty() const;
 };
 
-// Throws Error(kInput) at `where`.
 PatternNode parse_pattern(std::string_view pattern, const std::string& where);
 
 }  // namespace sluice::data

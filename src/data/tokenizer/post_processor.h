@@ -1,4 +1,4 @@
-// Adds ids around a text with "post_processor" of tokenizer.json.
+// Adds special tokens around a text as the field "post_processor" of tokenizer.json specifies.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 namespace sluice::data {
 
 struct PostProcessor {
-  // Throws Error(kInput) for an unsupported part.
   static PostProcessor read(const JsonField& field);
 
   std::vector<std::int32_t> before, after;

@@ -15,7 +15,7 @@
 namespace sluice::data {
 namespace {
 
-// GPT-2's pattern, the default of ByteLevel.
+// GPT-2's pattern for words, the default of the pre-tokenizer ByteLevel.
 constexpr std::string_view kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -35,7 +35,7 @@ Behavior behavior_of(const JsonField& field) {
   field.refuse("the behavior '" + name + "'");
 }
 
-// Splits a piece. Delimiters must be passed in order.
+// Splits a piece at delimiters, which must be passed in text order.
 class Cutter {
  public:
   Cutter(TextPiece piece, Behavior behavior, bool invert, PieceSink next)
@@ -73,7 +73,7 @@ class Cutter {
         give(first, last);
         break;
       case Behavior::kContiguous:
-        // `open_` is false before the first stretch.
+        // `open_` is false before the first stretch of text.
         if (open_ && is_delimiter == previous_) {
           open_last_ = last;
         } else {
@@ -88,7 +88,7 @@ class Cutter {
         }
         break;
       case Behavior::kMergedWithNext:
-        // Only the last of several delimiters is merged.
+        // With several delimiters in a row, only the last is merged with the following text.
         if (!is_delimiter && previous_ && open_) {
           open_last_ = last;
         } else {
@@ -143,7 +143,7 @@ class SplitAtCharacters final : public PreTokenizerPart {
   Behavior behavior_;
 };
 
-// Splits into runs of word and other characters, without white space.
+// Splits text into runs of word characters and runs of other characters. Drops white space.
 class Whitespace final : public PreTokenizerPart {
  public:
   void split(TextPiece piece, EncodeScratch&, PieceSink next) const override {
@@ -211,7 +211,8 @@ class ByteLevel final : public PreTokenizerPart {
   ByteLevel(bool prefix_space, bool split, const std::string& where) : prefix_space_(prefix_space) {
     if (split) words_.emplace(kGpt2Words, where);
   }
-  // Outputs characters (byte_characters.h) for the parts that follow, instead of bytes.
+  // Makes ByteLevel output characters (byte_characters.h) instead of bytes, for pre-tokenizers that
+  // follow it.
   void make_characters() { characters_ = true; }
 
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const override {
@@ -274,7 +275,7 @@ PreTokenizer::PreTokenizer(const JsonField& field) {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     auto* const bytes = dynamic_cast<ByteLevel*>(parts_[i].get());
     if (!bytes) continue;
-    // Limits growth: each ByteLevel makes the text longer.
+    // Each ByteLevel makes the text longer, so only one is allowed.
     if (std::exchange(has_bytes, true)) field.refuse("a second ByteLevel");
     gives_bytes_ = i + 1 == parts_.size();
     if (!gives_bytes_) bytes->make_characters();

@@ -1,4 +1,4 @@
-// Splits text into words with the field "pre_tokenizer" of tokenizer.json.
+// Splits text into words as the field "pre_tokenizer" of tokenizer.json specifies.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,17 @@ namespace sluice::data {
 class PreTokenizerPart {
  public:
   virtual ~PreTokenizerPart() = default;
-  // Parts may be empty.
+  // May pass empty parts to `next`.
   virtual void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const = 0;
 };
 
 class PreTokenizer {
  public:
-  // Throws Error(kInput) for an unsupported part.
   explicit PreTokenizer(const JsonField& field);
 
-  // Whether words are bytes for Bpe::encode_bytes().
+  // Whether words are raw bytes, for Bpe::encode_bytes().
   bool gives_bytes() const { return gives_bytes_; }
-  // Words are never empty.
+  // Passes each word to `word`. Words are never empty.
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink word) const {
     run(0, piece, scratch, word);
   }

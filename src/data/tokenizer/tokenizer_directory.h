@@ -1,4 +1,4 @@
-// Finds the tokenizer.json of a directory, and reports tokenizers of other forms.
+// Finds the tokenizer.json of a directory, and reports tokenizers in other file formats.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace sluice::data {
 
-// Accepts files of any form, such as "tokenizer.model".
+// Whether a file of this name is a tokenizer in any format, such as "tokenizer.model".
 bool is_tokenizer_name(std::string_view name);
 
-// Returns "" without a tokenizer. Throws Error(kInput) for another form or a broken link.
+// Returns "" if there is no tokenizer. Throws Error(kInput) for another format or a broken link.
 std::string tokenizer_in(const std::string& directory);
 
-// `path` is a tokenizer.json or its directory. Errors start with `subject`. Throws Error(kInput) if
-// there is none.
+// `path` is a tokenizer.json or its directory. Throws Error(kInput), with a message that starts
+// with `subject`, if there is no tokenizer.
 std::string tokenizer_at(const std::string& path, const std::string& subject);
 
-// Reads model_type from the file's config.json, or returns "".
+// Returns the model_type in the config.json beside the tokenizer, or "".
 std::string model_type_beside(const std::string& tokenizer_file);
 
 }  // namespace sluice::data

@@ -1,5 +1,5 @@
-// Reads the files beside a tokenizer.json with transformers' precedence. Rejects settings that may
-// change ids in an unsupported way.
+// Reads the configuration files beside a tokenizer.json with transformers' precedence. Rejects
+// settings that may change ids in an unsupported way.
 #pragma once
 
 #include <map>
@@ -26,11 +26,12 @@ class TokenizerSettings {
   // Throws Error(kInput) for a malformed file or a rejected setting.
   explicit TokenizerSettings(const TokenizerTexts& texts);
 
-  // special_tokens_map.json overrides tokenizer_config.json if transformers reads it. Returns null
-  // for a missing key.
+  // Returns a setting, or null if missing. special_tokens_map.json overrides tokenizer_config.json
+  // if transformers reads it.
   JsonField operator[](const std::string& key) const;
   bool has(const std::string& key) const { return settings_.contains(key); }
-  // A single file. Null if transformers would not read it.
+  // Return one file each: tokenizer_config.json, special_tokens_map.json, added_tokens.json. Null
+  // if transformers would not read the file.
   const JsonField& config() const { return config_; }
   const JsonField& special_tokens_map() const { return map_; }
   const JsonField& added_tokens() const { return added_; }

@@ -32,7 +32,8 @@ bool is_neutral(const Json& value) {
   return value.empty() || (value.is_string() && value.text().empty());
 }
 
-// Matches `(.*\.)?(pattern)$`. A dot in the pattern matches any character.
+// Whether `name` matches `(.*\.)?(pattern)$`. As in a regular expression, a dot in the pattern
+// matches any character.
 bool matches_end(const std::string& pattern, const std::string& name) {
   if (pattern.size() > name.size()) return false;
   const std::size_t start = name.size() - pattern.size();
@@ -88,7 +89,7 @@ class Reader {
     require_plain_initialization();
   }
 
-  // Other initializations modify the base's weights.
+  // Rejects other initializations, because they modify the base model's weights.
   void require_plain_initialization() const {
     const Json& found = document_.at("init_lora_weights");
     if (found.is_boolean() || found.is_null()) return;
@@ -120,7 +121,7 @@ class Reader {
     return text == "all-linear";
   }
 
-  // Empty values select nothing.
+  // Reads target_modules or exclude_modules. Empty values select nothing.
   ModuleChoice read_choice(const std::string& key) const {
     ModuleChoice out;
     const Json& value = document_.at(key);
@@ -178,7 +179,7 @@ class Reader {
                  });
   }
 
-  // Unknown keys may come from a newer PEFT.
+  // Rejects unknown keys, which may come from a newer PEFT, unless their value is neutral.
   void refuse_the_rest() const {
     require_neutral_keys(config_, adapter_keys());
     for (const auto& [key, value] : document_.members()) {

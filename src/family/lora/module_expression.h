@@ -1,4 +1,5 @@
-// Regular expressions of PEFT, matched like Python's re.fullmatch in bounded time.
+// Regular expressions for PEFT's module names. They match like Python's re.fullmatch, in bounded
+// time.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@ class ModuleExpression {
   // else.
   explicit ModuleExpression(std::string_view text);
 
-  // Throws std::invalid_argument if this takes too many steps.
+  // Throws std::invalid_argument if matching takes too many steps.
   bool matches(std::string_view name) const;
 
   struct Node;

@@ -12,7 +12,8 @@
 namespace sluice {
 namespace {
 
-// Returns the ends of names if they select exactly these modules, otherwise whole names.
+// Returns names for target_modules. Uses the ends of module names if they select exactly the
+// adapted modules, otherwise whole names.
 std::set<std::string> targets_of(const Adapter& adapter, const ModelSpec& model) {
   std::set<std::string> whole, ends;
   for (const AdaptedLinear& layer : adapter.layers) {
