@@ -1,6 +1,5 @@
-// Checks exported graphs, which may come from hostile files. Allowed are the ATen operators of
-// family/aten_table.h, arithmetic on symbolic numbers, and custom operators that the program
-// registered.
+// Exported graphs may come from hostile files. Allows only the ATen operators of
+// family/aten_table.h, arithmetic on symbolic numbers, and custom operators of the program.
 #pragma once
 
 #include <string>
@@ -11,8 +10,7 @@
 namespace sluice::detail {
 
 // Returns why the node may not run, or "". `given` lists the program's custom operators
-// ("sluice::my_op"). Those in the namespace sluice are always allowed, because planning needs no
-// implementation.
+// ("sluice::my_op"). The namespace sluice always passes, because planning needs no implementation.
 std::string refusal_of(const GraphNode& node, const GraphModule& module,
                        const std::vector<std::string>& given);
 

@@ -1,7 +1,7 @@
 // A model read from a torch.export archive, without torch. read_exported_graph() guarantees:
-// 1. Values are numbered by their index in `values`. Each value is written once, by an input or a
-//    node, before any node reads it.
-// 2. A higher-order operator is replaced by the nodes inside it.
+// 1. A value's number is its index in `values`. Each value is written once, by an input or a node,
+//    before any node reads it.
+// 2. Nodes inside a higher-order operator replace that operator.
 // 3. Dtypes are named as in safetensors ("float32", "int64", "bool").
 #pragma once
 
@@ -17,14 +17,14 @@
 namespace sluice::detail {
 
 struct GraphValue {
-  // All kinds except kTensor are symbolic numbers.
+  // All but kTensor are symbolic numbers.
   enum class Kind : std::uint8_t { kTensor, kInt, kFloat, kBool };
   std::string name;
   Kind kind = Kind::kTensor;
-  // dtype and sizes of a tensor. The archive omits them for a result that no node reads.
+  // Empty (with `sizes`) for a result that no node reads, because the archive omits them.
   std::string dtype;
   std::vector<SizeExpression> sizes;
-  // Strides at export, or empty if unknown.
+  // Strides at export; empty if unknown.
   std::vector<SizeExpression> strides;
   // Value of a symbolic number, if known.
   std::optional<SizeExpression> number;
@@ -33,7 +33,7 @@ struct GraphValue {
 struct GraphArgument {
   enum class Kind : std::uint8_t {
     kNone,
-    kValue,         // in `value`
+    kValue,
     kInt,           // in `integer`
     kFloat,         // in `real`
     kComplex,       // in `real`, `imaginary`
@@ -43,7 +43,7 @@ struct GraphArgument {
     kLayout,        // in `text`: "strided"
     kDevice,        // in `text`: "cuda:0"
     kMemoryFormat,  // in `text`: "channels_last"
-    kList,          // in `list`
+    kList,
   };
   Kind kind = Kind::kNone;
   int value = -1;
@@ -54,28 +54,28 @@ struct GraphArgument {
 };
 
 struct ModuleCall {
-  std::string key;   // for the module's second call, "encoder.dropout@1"
-  std::string path;  // module path; "" for the model itself
+  std::string key;   // "encoder.dropout@1" for the module's second call
+  std::string path;  // "" for the model itself
   std::string class_name;
 };
 
 struct GraphNode {
   enum class GradMode : std::uint8_t { kAsCaller, kOff, kOn };
 
-  std::string target;  // operator: "aten.linear.default", "_operator.mul", "torch.sym_ite"
+  std::string target;  // "aten.linear.default", "_operator.mul", "torch.sym_ite"
   std::vector<std::pair<std::string, GraphArgument>> arguments;  // by name, in order
   struct Result {
     bool is_list = false;
     std::vector<int> values;  // -1 for None
   };
   std::vector<Result> results;
-  std::vector<ModuleCall> modules;  // the calls around the node, outermost first
-  std::string source;               // Python source: "modeling_llama.py:123", or ""
+  std::vector<ModuleCall> modules;  // outermost first
+  std::string source;               // "modeling_llama.py:123", or ""
   GradMode grad_mode = GradMode::kAsCaller;
   int higher_order = -1;  // number of the enclosing higher-order operator, or -1
 
   const GraphArgument* argument(std::string_view name) const;
-  const std::string& module_path() const;  // path of the innermost module, or ""
+  const std::string& module_path() const;  // innermost module, or ""
 };
 
 struct GraphInput {
@@ -89,7 +89,7 @@ struct GraphInput {
   Kind kind = Kind::kBatch;
   std::string name;
   int value = -1;
-  bool persistent = true;  // whether the state dictionary contains the buffer
+  bool persistent = true;  // whether the state dictionary has the buffer
   GraphArgument constant;
 };
 
@@ -116,7 +116,7 @@ struct GraphModule {
 
 struct GraphTensor {
   std::string name;
-  std::string record;  // Archive entry of the bytes, or "". Tied tensors have the same one.
+  std::string record;  // Archive entry, shared by tied tensors, or "".
   std::string dtype;
   std::vector<std::int64_t> sizes, strides;
   std::int64_t storage_offset = 0;  // in elements
@@ -125,7 +125,7 @@ struct GraphTensor {
   bool is_parameter = true;
 };
 
-// What tools/sluice_export.py recorded in extra/sluice.json.
+// Facts from extra/sluice.json, written by tools/sluice_export.py.
 struct GraphFacts {
   struct Size {
     std::string name;
@@ -135,18 +135,17 @@ struct GraphFacts {
   bool present = false;
   std::string tool, torch, transformers;
   std::string class_name;
-  std::vector<std::pair<std::string, std::string>> ties;  // (name, name of the first tied tensor)
-  // (full name, name in the files of model.path), where the two differ.
+  std::vector<std::pair<std::string, std::string>> ties;  // (name, name of the first use)
+  // (full name, name in the files of model.path) where they differ.
   std::vector<std::pair<std::string, std::string>> stored;
   std::vector<Size> sizes;
   std::vector<std::string> outputs;
   std::string config;
-  std::string dtype;  // dtype of the floating-point parameters
+  std::string dtype;  // of the floating-point parameters
   std::string loss_output, loss_count;
   bool loss_is_sum = false;
   bool has_weights = false;
-  // what the exporter compared with transformers: "model", "two layers of each kind", "no"
-  std::string checked;
+  std::string checked;  // what was compared: "model", "two layers of each kind", "no"
   std::vector<std::string> notes;
 };
 
@@ -154,25 +153,24 @@ struct ExportedGraph {
   std::string path;
   std::string torch_version;
   GraphModule training;
-  std::optional<GraphModule> evaluation;  // set if model.eval() gives another graph
+  std::optional<GraphModule> evaluation;  // if model.eval() gives another graph
   std::vector<GraphTensor> tensors;
   GraphFacts facts;
 
   const GraphTensor* tensor(std::string_view name) const;
 };
 
-// Reads an archive of torch.export.save(), with or without the entries that sluice adds. Reads no
-// weights or pickles. Throws Error(kInput) if the archive is invalid or has an unknown schema
-// version.
+// Reads an archive of torch.export.save(), but no weights or pickles. Entries of sluice are
+// optional. Throws Error(kInput) if the archive is invalid or has an unknown schema version.
 ExportedGraph read_exported_graph(const std::string& path);
 class ZipFile;
 ExportedGraph read_exported_graph(const ZipFile& zip);
 
-// Returns bounded text for messages: "aten.linear(hidden, weight) -> linear_3 of
+// Text for messages, of bounded length: "aten.linear(hidden, weight) -> linear_3 of
 // model.layers.0.mlp".
 std::string to_text(const GraphNode& node, const GraphModule& module);
 
-// Returns for example "node 'linear_3' of module 'model.layers.0.mlp' (modeling_llama.py:12)".
+// Text for messages: "node 'linear_3' of module 'model.layers.0.mlp' (modeling_llama.py:12)".
 std::string place_of(const GraphNode& node, const GraphModule& module);
 
 bool is_graph_path(const std::string& path);

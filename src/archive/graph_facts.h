@@ -11,8 +11,7 @@ inline constexpr std::int64_t kKnownFactsFormat = 1;
 
 GraphFacts parse_graph_facts(std::string_view text, const std::string& where);
 
-// Adds the exporter's facts, such as the names of results, to the graph. Throws Error(kInput) if
-// they do not fit.
+// Names the graph's results by the facts. Throws Error(kInput) if these do not fit.
 void apply_graph_facts(const GraphFacts& facts, const std::string& where, ExportedGraph& graph);
 
 }  // namespace sluice::detail

@@ -54,7 +54,7 @@ void GraphFlow::find_writers() {
   readers_.resize(module_.values.size());
   base_.resize(module_.values.size());
   for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = static_cast<int>(v);
-  // Different uses of a parameter are different values, but share one tensor.
+  // Each use of a parameter is a separate value, but all share one tensor.
   std::map<std::string_view, int> parameters;
   for (const GraphInput& input : module_.inputs)
     if (input.kind == InputKind::kParameter)
@@ -71,7 +71,7 @@ void GraphFlow::find_writers() {
   for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = base_of(static_cast<int>(v));
 }
 
-// Returns the first of the values that may share storage with `value`.
+// Returns the first value that may share storage with `value`.
 int GraphFlow::base_of(int value) {
   int base = value;
   while (base_[static_cast<std::size_t>(base)] != base)
@@ -167,8 +167,8 @@ void GraphFlow::find_free() {
   }
 }
 
-// Finds the nodes on which results or written buffers depend. Adds the assertions in the modules of
-// these nodes, except assertions on free values, whose shapes are checked by rules.
+// Finds the nodes that results or written buffers need, with the assertions in their modules. Drops
+// assertions on free values (see graph_flow.h), whose shapes are checked by rules.
 void GraphFlow::find_order() {
   std::vector<bool> is_needed(module_.values.size(), false);
   for (const int value : outputs_) is_needed[static_cast<std::size_t>(value)] = true;
@@ -203,8 +203,7 @@ void GraphFlow::find_forbidden() {
   std::vector<int> position(module_.nodes.size(), -1);
   for (std::size_t p = 0; p < order_.size(); ++p)
     position[static_cast<std::size_t>(order_[p])] = static_cast<int>(p);
-  // change in the number of open spans at each position
-  std::vector<int> change(order_.size() + 2, 0);
+  std::vector<int> change(order_.size() + 2, 0);  // change in the number of open spans
   const auto forbid = [&](int first, int last) {
     ++change[static_cast<std::size_t>(first) + 1];
     --change[static_cast<std::size_t>(last) + 1];
@@ -213,7 +212,7 @@ void GraphFlow::find_forbidden() {
     const int writer = writer_[static_cast<std::size_t>(value)];
     return writer < 0 ? -1 : position[static_cast<std::size_t>(writer)];
   };
-  struct Span {  // range of nodes that use one storage written in place
+  struct Span {  // nodes that use one storage written in place
     int first = -1, last = -1, last_change = -1;
     bool is_input = false;
   };
@@ -233,8 +232,7 @@ void GraphFlow::find_forbidden() {
     for (const int value : values_written(own)) touch(value, here);
     for (const int value : values_read(own)) {
       touch(value, here);
-      // A tensor or a number that follows from tensor sizes may cross a cut. Other symbolic numbers
-      // may not.
+      // A symbolic number that does not follow from tensor sizes cannot cross a cut.
       const GraphValue& of = module_.values[static_cast<std::size_t>(value)];
       if (of.kind == GraphValue::Kind::kTensor || of.number) continue;
       if (made_at(value) >= 0) forbid(made_at(value), here);
@@ -245,8 +243,8 @@ void GraphFlow::find_forbidden() {
       if (!added) forbid(first->second, here);
     }
   }
-  // Each layer gets a copy of a batch input. If a node writes to an input in place, one layer must
-  // have all nodes that use it.
+  // Each layer has a copy of a batch input. So if a node writes to an input, one layer must have
+  // all nodes that use it.
   for (const auto& [base, span] : spans)
     if (span.is_input || span.last_change > span.first)
       forbid(span.first, span.is_input ? span.last : span.last_change);

@@ -1,5 +1,5 @@
-// The data flow of an exported graph. The graph must outlive this object. A free value or node
-// depends only on inputs, constants and sizes.
+// The data flow of an exported graph, which must outlive this object. Free values and nodes depend
+// only on inputs, constants and sizes.
 #pragma once
 
 #include <string>
@@ -24,21 +24,21 @@ class GraphFlow {
     return module_.values[static_cast<std::size_t>(value)].kind == GraphValue::Kind::kTensor;
   }
 
-  // Returns nullptr if a node, not an input, writes the value.
+  // Returns nullptr for a node's value.
   const GraphInput* input_of(int value) const { return input_of_[static_cast<std::size_t>(value)]; }
-  // Return indices of nodes. -1 if no node writes the value.
+  // Return node indices. -1 if none.
   int writer_of(int value) const { return writer_[static_cast<std::size_t>(value)]; }
   const std::vector<int>& readers_of(int value) const {
     return readers_[static_cast<std::size_t>(value)];
   }
   bool is_result(int value) const { return is_result_[static_cast<std::size_t>(value)]; }
   bool is_free_value(int value) const { return value_free_[static_cast<std::size_t>(value)]; }
-  // Whether a node writes in place to this value's storage.
+  // Whether a node writes in place to the value's storage.
   bool is_written_value(int value) const { return written_[static_cast<std::size_t>(value)]; }
   bool is_free_node(int i) const { return is_free_[static_cast<std::size_t>(i)]; }
 
   const std::vector<int>& order() const { return order_; }
-  // False if a cut between layers before order()[p] would separate nodes that must stay together.
+  // False if a cut before order()[p] would separate nodes that must stay together.
   bool may_cut_before(std::size_t p) const { return !no_cut_[p]; }
 
   const std::vector<std::string>& value_names() const { return value_names_; }

@@ -17,8 +17,8 @@
 namespace sluice::detail {
 namespace {
 
-// Higher-order operators that run one subgraph once. Their arguments are settings, the subgraph,
-// then its operands.
+// Higher-order operators that run one graph once. Their arguments end with the graph and its
+// operands.
 constexpr std::string_view kSetGrad = "higher_order.wrap_with_set_grad_enabled";
 constexpr std::array<std::string_view, 4> kInPlace = {
     kSetGrad, "higher_order.tag_activation_checkpoint", "higher_order.invoke_subgraph",
@@ -142,7 +142,6 @@ class GraphReader : private GraphValues {
     return made;
   }
 
-  // Replaces a higher-order operator by the nodes of its subgraph.
   void read_in_place(const JsonField& node, const std::string& target, GraphScope& scope,
                      const Surroundings& surroundings) {
     if (std::ranges::find(kInPlace, target) == kInPlace.end()) {
@@ -280,8 +279,7 @@ class GraphReader : private GraphValues {
     name_batch(call);
   }
 
-  // torch's input names are in lower case. Uses the parameter names of the model's forward()
-  // instead.
+  // torch's input names are in lower case, so use the names in forward()'s signature.
   void name_batch(const JsonField& call) {
     std::optional<std::vector<std::string>> leaves;
     std::vector<std::string> arguments;

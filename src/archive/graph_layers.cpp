@@ -69,7 +69,7 @@ class Layering {
     set_modules();
   }
 
-  // Throws if no cut is possible between these units and the user named one of them as a layer.
+  // A module that the user named needs cuts before and after it.
   void require_not_named(const GraphUnit& before, const GraphUnit& unit) const {
     if (!before.is_named && !unit.is_named) return;
     throw Error(ErrorKind::kUsage,
@@ -125,7 +125,7 @@ class Layering {
     std::string last;
     for (int i = 0; i < flow_.num_nodes(); ++i) {
       if (!flow_.is_free_node(i)) continue;
-      if (values_written(flow_.node(i)).empty()) continue;  // an assertion, which writes no value
+      if (values_written(flow_.node(i)).empty()) continue;  // an assertion
       const std::string path = flow_.node(i).module_path();
       if (result_.free.empty() || path != last) {
         GraphLayer layer;
@@ -151,8 +151,7 @@ class Layering {
     find_homes();
     for (int k = 0; k < num_layers; ++k) {
       GraphLayer& layer = at(k);
-      // How many nodes read each value.
-      std::map<int, int> times;
+      std::map<int, int> times;  // number of reads by value
       for (const int i : layer.nodes) {
         for (const int value : values_read(flow_.node(i))) {
           if (++times[value] > 1) continue;
@@ -205,9 +204,8 @@ class Layering {
       }
   }
 
-  // Whether a value that several nodes of the layer read is also read by another block. Parts of a
-  // divided block count as one block, so that gradients are summed in the same order as in the
-  // whole block.
+  // Whether another block also reads a value that several nodes of this layer read. Parts of a
+  // divided block count as one block, so that gradients are summed as in the whole block.
   bool is_shared(int value, const GraphLayer& layer) const {
     if (flow_.input_of(value)) return false;
     const int home = home_of_node_[static_cast<std::size_t>(layer.nodes.front())];
@@ -219,7 +217,7 @@ class Layering {
     return flow_.is_free_value(value) ? 2 : 0;
   }
 
-  // Adds batch inputs to `reads` if their sizes determine size symbols that the layer needs.
+  // Adds batch inputs to `reads` for the size symbols that the layer needs.
   void add_sizes(GraphLayer& layer) const {
     std::set<std::string> needed, told;
     for (const int i : layer.nodes)

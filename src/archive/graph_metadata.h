@@ -7,8 +7,7 @@
 
 namespace sluice::detail {
 
-// Parses the module stack of a node: KEY,PATH,CLASS for every module, outermost first, separated by
-// ';'.
+// `stack` has KEY,PATH,CLASS for every module, outermost first, separated by ';'.
 std::vector<ModuleCall> module_calls(const std::string& stack);
 
 // Returns the innermost frame outside torch of a Python stack trace ("modeling_llama.py:123"), or

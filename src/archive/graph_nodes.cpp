@@ -52,7 +52,7 @@ std::vector<int> values_changed(const GraphNode& node) {
   const bool is_evaluation =
       is_false(node.argument("training")) || is_false(node.argument("use_input_stats"));
   for (const auto& [name, argument] : node.arguments) {
-    // An argument without a name may be any parameter of the schema.
+    // An unnamed argument may be any parameter of the schema.
     if (!name.empty() && !contains_name(row->written, name)) continue;
     if (is_evaluation && (name == "running_mean" || name == "running_var")) continue;
     append_values(argument, values);
@@ -68,7 +68,7 @@ std::vector<int> values_shared(const GraphNode& node, const GraphModule& module)
     if (name.empty() || contains_name(row->shared, name)) append_values(argument, values);
   const std::string_view op = operator_of(node);
   if (op != "to" && op != "type_as") return values;
-  // A cast to another dtype copies, so its result does not share the argument's storage.
+  // A cast to another dtype copies, so its result shares no storage.
   const auto dtype_of = [&](int value) -> const std::string& {
     return module.values[static_cast<std::size_t>(value)].dtype;
   };

@@ -61,7 +61,7 @@ void use_math_attention_for_layer_masks(GraphModule& module, const GraphLayers& 
     const GraphArgument* mask = node.argument("attn_mask");
     if (!mask || mask->kind != GraphArgument::Kind::kValue || free.contains(mask->value)) continue;
     node.target = kMathAttention;
-    node.results.push_back({.is_list = false, .values = {-1}});  // attention weights: not computed
+    node.results.push_back({.is_list = false, .values = {-1}});  // attention weights
   }
 }
 

@@ -1,4 +1,4 @@
-// Rewrites a graph so that its numeric results do not depend on where it is cut into layers.
+// Rewrites a graph so that its numeric results do not depend on the cuts.
 #pragma once
 
 #include <set>
@@ -12,12 +12,12 @@ namespace sluice::detail {
 // Gives each node that reads a parameter a separate value for it.
 void split_parameter_uses(GraphModule& module);
 
-// Returns the values that are neither parameters nor computed by a layer.
+// Returns values that are neither parameters nor computed by a layer.
 std::set<int> free_values(const GraphModule& module, const GraphLayers& layers);
 
-// Makes attention use the math kernel if a layer computes its mask. LibTorch otherwise chooses the
-// kernel by whether the mask requires a gradient. That differs between the first and the second
-// forward of a recomputed layer, and so would the results.
+// If a layer computes an attention mask, uses the math kernel, so that results are equal bit for
+// bit. LibTorch selects the kernel by whether the mask requires a gradient, which differs between
+// the two forwards of a recomputed layer.
 void use_math_attention_for_layer_masks(GraphModule& module, const GraphLayers& layers);
 
 std::string_view exported_target(const GraphNode& node);

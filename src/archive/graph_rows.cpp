@@ -67,8 +67,7 @@ class GraphRows {
     return nullptr;
   }
 
-  // Whether `ids` are token ids. They must come with labels: an input, or the targets of a causal
-  // loss.
+  // Whether `ids` are tokens, which need labels: an input or the causal loss.
   bool is_tokens(const GraphInput& ids) const {
     const GraphSizes& sizes = value(ids).sizes;
     if (sizes.size() != 2 || !is_integer(value(ids).dtype) || !is_rows(sizes[0])) return false;
@@ -86,13 +85,12 @@ class GraphRows {
 
   bool is_rows(const SizeExpression& size) const {
     if (!graph_.rows_symbol.empty()) return size.symbol() == graph_.rows_symbol;
-    return size.is_number();  // the graph has a fixed number of rows
+    return size.is_number();  // fixed number of rows
   }
 
   FieldOption field(const GraphInput& of, bool tokens) const {
     const GraphSizes& sizes = value(of).sizes;
-    // If the first size is neither rows nor fixed (the number of images), each row has a variable
-    // number of items.
+    // If the first size is free, such as a number of images, rows have different numbers of items.
     const bool is_concatenated = !sizes.empty() && !is_rows(sizes[0]) && !sizes[0].is_number();
     if (sizes.empty() || (!is_rows(sizes[0]) && !is_concatenated)) {
       std::vector<std::string> texts;
@@ -125,7 +123,7 @@ class GraphRows {
     return option;
   }
 
-  // Returns the limit of the input's ids, or 0 if unknown.
+  // Returns 0 if no limit is known.
   std::int64_t below(const GraphInput* of) const {
     const auto limit = of ? id_limit(module_, of->value) : std::nullopt;
     return limit ? limit->below : 0;

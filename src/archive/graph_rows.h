@@ -7,8 +7,8 @@
 
 namespace sluice::detail {
 
-// Returns the data fields that the graph's inputs need. `vocab_size` is from config.json, or 0. The
-// graph's own embedding overrides it. Throws Error(kInput) for an input without rows.
+// `vocab_size` is from config.json, or 0. The graph's own embedding overrides it. Throws
+// Error(kInput) for an input without rows.
 RowNeeds rows_of_graph(const GraphOfModel& graph, std::int64_t vocab_size);
 
 }  // namespace sluice::detail

@@ -24,7 +24,7 @@ bool is_number(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Returns the path up to its first number, which is an element of a module list, or "".
+// Returns the path up to its first number, or "".
 std::string element_of_list(const std::string& path) {
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('.', begin), path.size());
@@ -77,7 +77,7 @@ void GraphUnits::find_blocks() {
                  .remedy = suggest_name(cuts_.layer_class, Names(classes.begin(), classes.end()))});
   }
   if (!blocks_.empty()) return;
-  // If there are no blocks, units are the outermost modules that have siblings.
+  // Without blocks, use the outermost modules that have siblings.
   std::string opened;
   while (true) {
     std::set<std::string> children;
@@ -129,8 +129,7 @@ WideNumber GraphUnits::bytes_of(int value) const {
       unit_dtype_size(flow_.module().values[static_cast<std::size_t>(value)].dtype));
   for (const SizeExpression& size : flow_.module().values[static_cast<std::size_t>(value)].sizes)
     bytes *= size.is_number() ? static_cast<double>(size.number())
-                              // Assume an arbitrary size for a symbol.
-                              : 64.0;
+                              : 64.0;  // arbitrary size for a symbol
   return static_cast<WideNumber>(std::min(bytes, kMost));
 }
 
@@ -152,8 +151,7 @@ void GraphUnits::find_crossing() {
   for (std::size_t p = 1; p < crossing_.size(); ++p) crossing_[p] += crossing_[p - 1];
 }
 
-// Returns where to divide nodes [begin, end) between their neighbours: nodes before the returned
-// position join the previous unit.
+// Returns the position where to divide nodes between the units before and after them.
 std::size_t GraphUnits::cheapest_cut(const std::vector<GraphUnit>& units, std::size_t begin,
                                      std::size_t end) const {
   if (begin == 0) return begin;
@@ -183,8 +181,7 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
     const bool alone = unit.is_block || unit.is_named || with_parameters.contains(unit.key);
     if (!alone) unit.key.clear();
   }
-  // Nodes without a unit join the unit before or after them. They are divided where the fewest
-  // bytes cross the cut.
+  // Nodes without a unit join a neighbour. They are divided where the fewest bytes cross.
   for (std::size_t p = 0; p < units.size();) {
     std::size_t end = p;
     while (end < units.size() && units[end].key.empty()) ++end;
@@ -199,7 +196,7 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
       } else if (end < units.size()) {
         units[k] = units[end];
       } else {
-        units[k].key = "model";  // the graph has no units at all
+        units[k].key = "model";  // the graph has no units
       }
     }
     p = end;

@@ -18,17 +18,16 @@ struct GraphUnit {
   bool is_block = false, is_named = false;
 };
 
-// Whether `name` is the full class name, or the part after one of its dots.
+// Whether `name` is the full class name, or its end after a dot.
 bool is_class(const std::string& full, const std::string& name);
 
 class GraphUnits {
  public:
-  // Throws Error(kUsage) if no module has the class that `cuts` names.
   GraphUnits(const GraphFlow& flow, const GraphCuts& cuts);
 
   std::vector<GraphUnit> in_order() const;
 
-  // Returns the node's block. Outside blocks, returns the outermost module that contains no block.
+  // Returns the node's block, or the outermost module that contains no block.
   std::string home_of(const GraphNode& of) const;
 
  private:
@@ -46,7 +45,7 @@ class GraphUnits {
   const GraphCuts& cuts_;
   std::set<std::string> blocks_;
   std::vector<int> position_of_;
-  std::vector<WideNumber> crossing_;  // bytes that a cut before each position would transfer
+  std::vector<WideNumber> crossing_;  // bytes that cross a cut before each position
 };
 
 }  // namespace sluice::detail

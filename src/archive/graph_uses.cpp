@@ -17,16 +17,14 @@ class UseNames {
   UseNames(const ExportedGraph& graph, const GraphFlow& flow, std::vector<GraphLayer>& layers)
       : graph_(graph), flow_(flow), layers_(layers) {}
 
-  // Names each use of a parameter after the tensor in the module that reads it. If that module has
-  // none, the first use gets the first name of the tied tensors, and later uses "NAME@1". A first
-  // name in a module that does not read the parameter has precedence, as in transformers'
-  // checkpoints (T5's "shared").
+  // Names a use after the tensor in the module that reads it. Otherwise the first use gets the
+  // first name of the tied tensors, and later uses "NAME@1". A first name that no module reads has
+  // precedence, as in transformers' checkpoints (T5's "shared").
   void name() {
     const std::map<std::string, std::string> tied = tied_names();
     std::map<std::string, Names> group_of;
     for (const auto& [name, first] : tied) group_of[first].push_back(name);
-    // Paths of the modules that read each group of tied tensors.
-    std::map<std::string, std::set<std::string>> paths_of;
+    std::map<std::string, std::set<std::string>> paths_of;  // modules that read tied tensors
     for (const GraphLayer& layer : layers_) {
       for (const GraphUse& use : layer.parameters) {
         const auto found = tied.find(use.of);
@@ -60,7 +58,7 @@ class UseNames {
   }
 
  private:
-  // Returns for each tensor the first name in its group of tied tensors.
+  // Returns, by tensor, the first name of the tied tensors.
   std::map<std::string, std::string> tied_names() const {
     std::map<std::string, std::string> tied;
     for (const auto& [name, first] : graph_.facts.ties) tied[name] = first;

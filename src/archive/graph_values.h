@@ -26,13 +26,11 @@ struct GraphScope {
   std::unordered_map<std::string, GraphArgument> named;
 };
 
-// Reads the values of a graph from JSON. Throws Error(kInput) at place_.
+// Values of a graph, read from JSON. Throws Error(kInput) at place_.
 class GraphValues {
  protected:
-  // Adds a value under a new name. If it is an operator's result (is_output), the archive may lack
-  // its description.
+  // Adds a value under a new name. The archive may not describe an operator's results (is_output).
   int define(const std::string& name, GraphValue::Kind kind, GraphScope& scope, bool is_output);
-  // Makes a new name stand for an argument.
   void bind(const std::string& name, GraphArgument argument, GraphScope& scope);
   GraphArgument argument(const Json& json, const GraphScope& scope);
   const std::string* name_of(const Json& json) const;
@@ -48,7 +46,7 @@ class GraphValues {
 
  private:
   SizeExpression expression(const std::string& text);
-  // Reads a symbolic number: {"as_int": 3} or {"as_expr": {"expr_str": ..}}.
+  // Reads {"as_int": 3} or {"as_expr": {"expr_str": ..}}.
   SizeExpression symbolic(const Json& json);
   void describe_tensor(const Json& meta, GraphValue& value);
   std::vector<SizeExpression> strides_of(const Json& meta);

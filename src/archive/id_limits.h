@@ -1,5 +1,5 @@
-// Finds which integers an input of an exported graph may contain, from the embedding tables and
-// losses that read the input unchanged. The limit is exact.
+// Finds the integers that an input of an exported graph may contain. The limit is exact. It comes
+// from embedding tables and losses that read the input unchanged.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,10 @@
 namespace sluice::detail {
 
 struct IdLimit {
-  std::int64_t below = 0;               // allowed are 0 <= id < below
-  std::optional<std::int64_t> ignored;  // also allowed: the label that the loss ignores (-100)
+  std::int64_t below = 0;               // 0 <= id < below
+  std::optional<std::int64_t> ignored;  // also allowed: the label that the loss ignores
 };
 
-// Returns nothing if the graph implies no limit.
 std::optional<IdLimit> id_limit(const GraphModule& module, int value);
 
 }  // namespace sluice::detail

@@ -1,5 +1,5 @@
-// A JSON value from an untrusted archive, with its place for error messages: "model.pt2, entry
-// 'models/model.json', node 12 'aten.linear.default'".
+// JSON of an untrusted archive, with its place for errors: "model.pt2, entry 'models/model.json',
+// node 12 'aten.linear.default'".
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,16 @@ class JsonField {
   const Json& json() const { return value_; }
   const std::string& where() const { return where_; }
 
-  // These functions throw if the value has another type.
   JsonField at(std::string_view key) const;
-  // Returns nullptr if the member is missing or null.
+  // Returns nullptr if missing or null.
   const Json* find(std::string_view key) const;
   const Json::List& list() const;
   const Json::Members& members() const;
   const std::string& text() const;
   std::int64_t integer() const;
-  double number() const;  // also accepts "Infinity", "-Infinity" and "NaN"
+  double number() const;  // also "Infinity", "-Infinity" and "NaN"
   bool boolean() const;
-  // Returns the only member of an object. The archive writes a union as such an object.
+  // The archive writes a union as an object with one member.
   const Json::Member& only_member() const;
 
   [[noreturn]] void refuse(const std::string& what) const;

@@ -10,7 +10,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Bounds the time for a hostile text.
+// Bounds the cost of a hostile text.
 constexpr std::size_t kMaxSpecBytes = 1 << 20, kMaxNameBytes = 1000;
 
 const Json* children_of(const Json& node) {
@@ -18,7 +18,7 @@ const Json* children_of(const Json& node) {
   return children && children->is_array() ? children : nullptr;
 }
 
-// Returns the container's keys if there is one per child, otherwise numbers as names.
+// Returns the container's keys if there is one per child, otherwise numbers.
 Names keys_of(const Json& node, std::size_t count) {
   Names names;
   if (const Json* context = node.find("context"); context && context->is_string()) {

@@ -1,5 +1,4 @@
-// Translates the archive's enum numbers (torch/_export/serde/schema.py) to words. c10 uses other
-// numbers.
+// Translates enum numbers of the archive (torch/_export/serde/schema.py), which differ from c10's.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +6,12 @@
 
 namespace sluice::detail {
 
-// These functions return "" for an unknown number.
+// These return "" for unknown numbers.
 std::string_view serialized_dtype(std::int64_t number);
 std::string_view serialized_layout(std::int64_t number);
 std::string_view serialized_memory_format(std::int64_t number);
 
-// Returns the bytes per element, or 0 for an unknown dtype.
+// Per element, 0 for an unknown dtype.
 int dtype_bytes(std::string_view dtype);
 
 }  // namespace sluice::detail

@@ -11,7 +11,7 @@
 namespace sluice::detail {
 namespace {
 
-using Values = const SymbolValues*;  // nullptr: evaluate an expression without symbols
+using Values = const SymbolValues*;  // nullptr if all are constants
 
 SizeNumber value_of(const SizeExpression& expression, Values values);
 
@@ -144,7 +144,7 @@ bool same(const SizeExpression::Node& a, const SizeExpression::Node& b) {
           a.constant == b.constant && a.of == b.of);
 }
 
-// Whether to evaluate by Python's rule for **, which equals sympy's only for exponents >= 0.
+// A sympy power equals Python's ** only for exponents >= 0.
 bool uses_python_power(const SizeExpression::Node& node) {
   return node.op == SizeOp::kPythonPower || (node.of[1].is_number() && node.of[1].number() >= 0);
 }
@@ -349,7 +349,7 @@ bool is_truth(const SizeExpression& expression) {
 }
 
 SizeExpression make_size(SizeOp op, std::vector<SizeExpression> of) {
-  // sympy writes "and" and "or" of conditions as & and |.
+  // sympy writes "and" and "or" of conditions as bit operations.
   if ((op == SizeOp::kBitAnd || op == SizeOp::kBitOr) && std::ranges::all_of(of, is_truth))
     op = op == SizeOp::kBitAnd ? SizeOp::kAnd : SizeOp::kOr;
   const bool is_joining = op == SizeOp::kSum || op == SizeOp::kProduct || op == SizeOp::kAnd ||

@@ -1,4 +1,4 @@
-// A number that depends on batch sizes, which are symbols.
+// A number that depends on batch sizes.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,26 @@ using SymbolValues = std::map<std::string, std::int64_t, std::less<>>;
 
 class SizeExpression {
  public:
-  struct Node;  // defined in size_node.h
+  struct Node;  // in size_node.h
 
   SizeExpression() = default;
   SizeExpression(std::int64_t number) : number_(number) {}
   explicit SizeExpression(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
 
-  // Parses infix text ("s70//2 + 1"), or sympy's srepr as torch.export writes it: "Mul(Integer(32),
-  // Symbol('s70', integer=True))". Throws Error(kInput), without a file name, if the text is
-  // invalid, nested deeper than 64 or longer than 64 KiB.
+  // Parses infix ("s70//2 + 1"), or sympy's srepr as torch.export writes it: "Mul(Integer(32),
+  // Symbol('s70', integer=True))". Throws Error(kInput), without a file, if the text is invalid,
+  // deeper than 64 or longer than 64 KiB.
   static SizeExpression parse(std::string_view text);
 
   bool is_number() const { return node_ == nullptr; }
   std::int64_t number() const { return number_; }  // if is_number()
   const Node* node() const { return node_.get(); }
-  // Returns the symbol if the expression is a single symbol.
+  // Returns the symbol if the expression is a single one.
   std::optional<std::string> symbol() const;
   void add_symbols(std::set<std::string>& to) const;
 
-  // Returns the value for these symbols. A condition gives 0 or 1. Throws Error(kInput), without a
-  // file name, for a missing symbol, a division by 0, and a result that is no 64-bit integer.
+  // A condition gives 0 or 1. Throws Error(kInput), without a file, for a missing symbol, a
+  // division by 0, and a result that is no 64-bit integer.
   std::int64_t at(const SymbolValues& values) const;
   std::string text() const;
 
@@ -46,15 +46,13 @@ class SizeExpression {
   std::int64_t number_ = 0;
 };
 
-// A condition on batch sizes that an exported graph requires.
+// A condition on batch sizes.
 class SizeRule {
  public:
   // Parses Python from the archive's guards_code: "L['pixel_values'].size()[0] == 3" or "(s70 % 8)
-  // == 0 or s70 <= 2". `L['NAME'].size()[I]` becomes the symbol "NAME.I". Throws like
-  // SizeExpression::parse().
+  // == 0 or s70 <= 2". `L['NAME'].size()[I]` becomes the symbol "NAME.I".
   static SizeRule parse(std::string_view text);
-  // Whether the condition is true. `values` must include the symbols "NAME.I". Throws like
-  // SizeExpression::at().
+  // `values` must include the symbols "NAME.I".
   bool holds(const SymbolValues& values) const;
   const std::string& text() const { return text_; }
   const std::set<std::string>& symbols() const { return symbols_; }

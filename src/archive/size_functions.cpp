@@ -1,5 +1,4 @@
-// Functions that size expressions may call, from torch (torch/utils/_sympy/functions.py), Python
-// and sympy.
+// Functions in size expressions, from torch (torch/utils/_sympy/functions.py), Python and sympy.
 #include <algorithm>
 #include <array>
 #include <utility>

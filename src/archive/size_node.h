@@ -1,5 +1,5 @@
-// Expression tree of SizeExpression. Constant subexpressions are evaluated when a node is made.
-// Sums and products are flattened.
+// Expression tree of SizeExpression. Constant subexpressions are evaluated at once. Sums and
+// products are flattened.
 #pragma once
 
 #include <memory>
@@ -20,11 +20,11 @@ enum class SizeOp : std::uint8_t {
   kSymbol,
   kSum,
   kProduct,
-  kQuotient,       // sympy's quotient, which is exact
-  kTrueQuotient,   // Python's /, which gives a float
+  kQuotient,       // sympy's, exact
+  kTrueQuotient,   // Python's /, a float
   kFloorQuotient,  // Python's //
   kModulo,
-  kPower,        // sympy's power, exact for integer exponents
+  kPower,        // sympy's, exact for integer exponents
   kPythonPower,  // Python's **
   kMax,
   kMin,
@@ -71,15 +71,14 @@ struct SizeExpression::Node {
   int depth = 1;
 };
 
-// Whether the operator compares numbers or joins comparisons.
+// Whether the operator compares, or joins comparisons.
 bool is_condition(SizeOp op);
-bool is_truth(const SizeExpression& expression);  // whether the value is a condition, 0 or 1
+bool is_truth(const SizeExpression& expression);  // also 0 and 1
 
-// These functions throw Error(kInput) without a file name.
 SizeExpression make_constant(const SizeNumber& number);
 SizeExpression make_symbol(std::string name);
 SizeExpression make_size(SizeOp op, std::vector<SizeExpression> of);
-// `name` is the function's name in the archive: "FloorDiv".
+// `name` is from the archive: "FloorDiv".
 SizeExpression call_size_function(std::string_view name, std::vector<SizeExpression> arguments);
 
 SizeExpression parse_size_text(std::string_view text);

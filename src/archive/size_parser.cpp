@@ -1,5 +1,5 @@
-// Parses sympy's srepr, which consists of calls, and Python expressions, which have operators. Only
-// brackets and signs make the recursion deeper.
+// Parses sympy's srepr, which has only calls, and Python, which has operators. Only brackets and
+// signs make the recursion deeper.
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -17,7 +17,7 @@ struct OperatorRow {
   int binding;
   SizeOp op;
 };
-// Longer operators come first. "a - b" becomes a sum with b negated.
+// Longer operators come first. "-" is a kSum with a negated operand.
 constexpr OperatorRow kOperators[] = {
     {"or", 1, SizeOp::kOr},           {"and", 2, SizeOp::kAnd},
     {"==", 4, SizeOp::kEqual},        {"!=", 4, SizeOp::kNotEqual},
@@ -133,7 +133,7 @@ class SizeParser {
     return make_size(op, std::move(parts));
   }
 
-  // Parses a chain of comparisons. "a < b <= c" means "a < b and b <= c".
+  // "a < b <= c" is "a < b and b <= c".
   SizeExpression comparisons(SizeExpression left) {
     std::vector<SizeExpression> all;
     for (const OperatorRow* row = next_operator(); row && row->binding == kBindingOfComparison;
@@ -284,7 +284,7 @@ class SizeParser {
     return make_constant(SizeNumber::real(is_negative ? -value : value));
   }
 
-  // Skips an argument such as "integer=True", which does not affect the value.
+  // Skips "integer=True", which does not affect the value.
   bool named_argument() {
     skip_blanks();
     const std::size_t begin = at_;

@@ -33,7 +33,7 @@ std::vector<std::int64_t> constant_sizes(const JsonField& field) {
   return sizes;
 }
 
-// Returns the bytes from the tensor's first to its last element. Throws on overflow.
+// Throws on overflow.
 std::int64_t needed_bytes(const GraphTensor& tensor, const std::string& where) {
   std::int64_t last = tensor.storage_offset;
   bool fits = true;
@@ -46,8 +46,7 @@ std::int64_t needed_bytes(const GraphTensor& tensor, const std::string& where) {
   std::int64_t bytes = 0;
   fits = fits && !__builtin_add_overflow(last, 1, &last) &&
          !__builtin_mul_overflow(last, std::int64_t{dtype_bytes(tensor.dtype)}, &bytes);
-  // Number of bytes without strides: when a tensor is created from this entry, all elements are
-  // stored, even with strides of 0.
+  // A tensor created from this entry stores all elements, even with strides 0.
   std::int64_t all = dtype_bytes(tensor.dtype);
   for (const std::int64_t size : tensor.sizes)
     fits = fits && !__builtin_mul_overflow(all, size, &all);
@@ -61,7 +60,7 @@ void place_record(const ZipFile& zip, const std::string& record, TableEntry& ent
   const std::int64_t needed = needed_bytes(tensor, entry.where);
   const ZipEntry* found = zip.find(record);
   if (!found) refuse_archive(entry.where, formatted("the record '{}' is missing", record));
-  if (found->bytes == 0 && needed > 0) return;  // the model was exported without weights
+  if (found->bytes == 0 && needed > 0) return;  // exported without weights
   tensor.record = record;
   tensor.offset = static_cast<std::int64_t>(found->offset);
   tensor.bytes = static_cast<std::int64_t>(found->bytes);

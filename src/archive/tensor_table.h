@@ -8,10 +8,9 @@
 
 namespace sluice::detail {
 
-// Finds the bytes of all tensors by data/weights/*_config.json and data/constants/*_config.json.
-// Inputs of the graphs come first, in order. `root` is the folder of all entries. Throws
-// Error(kInput) for missing, pickled or short tensors, and if sizes or dtypes differ from the
-// graph.
+// Finds the bytes of tensors from data/weights/*_config.json and data/constants/*_config.json. The
+// graphs' inputs come first, in order. `root` is the folder of all entries. Throws Error(kInput)
+// for missing, pickled or short tensors, and for sizes or dtypes that differ from the graph.
 std::vector<GraphTensor> read_tensor_tables(const ZipFile& zip, const std::string& root,
                                             const std::string& model, const GraphModule& graph,
                                             const GraphModule* evaluation = nullptr);

@@ -24,7 +24,7 @@ constexpr std::uint16_t kExtra64 = 1;
               {.what = std::move(what), .where = std::move(where), .remedy = std::move(remedy)});
 }
 
-// Reads a little-endian integer.
+// Reads a little-endian number.
 template <typename T>
 T number_at(std::string_view bytes, std::size_t at) {
   T value = 0;
@@ -55,10 +55,10 @@ std::string bytes_at(const ZipSource& source, std::uint64_t offset, std::size_t 
 
 struct DirectoryPlace {
   std::uint64_t offset = 0, bytes = 0, entries = 0;
-  std::uint64_t end = 0;  // end of the directory and of all entries
+  std::uint64_t end = 0;  // end of the directory and all entries
 };
 
-// Finds the end record of the zip file. Only the file's comment may follow that record.
+// Only the file's comment may follow the end record.
 std::uint64_t find_end(const ZipSource& source, std::string& record) {
   const auto searched =
       static_cast<std::size_t>(std::min<std::uint64_t>(source.bytes, kEndBytes + kMaxCommentBytes));
@@ -92,7 +92,7 @@ DirectoryPlace find_directory(const ZipSource& source) {
       if (at > place.end - kEnd64PlaceBytes || place.end - kEnd64PlaceBytes - at < kEnd64Bytes)
         refuse(source.name, formatted("the zip file has no 64-bit end record at {}", at));
       const std::string record_64 = bytes_at(source, at, kEnd64Bytes);
-      // The size stored in a record excludes its first twelve bytes (APPNOTE 4.3.14.1).
+      // The stored size excludes the record's first twelve bytes (APPNOTE 4.3.14.1).
       const std::uint64_t left = place.end - kEnd64PlaceBytes - at - 12;
       if (u32(record_64, 0) != kEnd64 || u64(record_64, 4) != left)
         refuse(source.name, formatted("the zip file has no 64-bit end record at {}", at));
@@ -128,8 +128,7 @@ DirectoryPlace find_directory(const ZipSource& source) {
   return place;
 }
 
-// Replaces 32-bit fields with all bits set by the 64-bit values of the extra field, in the order of
-// APPNOTE 4.5.3.
+// Replaces numbers of all one bits by 64-bit values, in the order of APPNOTE 4.5.3.
 void apply_extra_64(std::string_view extra, const std::string& where,
                     std::initializer_list<std::uint64_t*> numbers) {
   if (std::ranges::none_of(numbers, [](const auto* number) { return *number == 0xFFFFFFFF; }))
@@ -152,8 +151,7 @@ void apply_extra_64(std::string_view extra, const std::string& where,
   refuse(where, "the entry needs 64-bit sizes, but has none");
 }
 
-// Advances entry.offset past the local header to the content. The local header must repeat the
-// entry's name.
+// Moves entry.offset behind the local header, which must repeat the name.
 void read_local_header(const ZipSource& source, ZipEntry& entry, const std::string& where) {
   const std::string header = bytes_at(source, entry.offset, kLocalHeaderBytes);
   if (u32(header, 0) != kLocalHeader)
@@ -249,8 +247,7 @@ void ZipFile::read_directory() {
   place_contents(place.offset);
 }
 
-// Finds the start of each entry's content by its local header, and checks that contents do not
-// overlap.
+// Finds contents by local headers. Contents may not overlap.
 void ZipFile::place_contents(std::uint64_t directory) {
   std::vector<ZipEntry*> by_place;
   by_place.reserve(entries_.size());

@@ -1,8 +1,8 @@
 // Reads zip files whose entries are neither compressed nor encrypted (PKWARE's APPNOTE.TXT 6.3.9,
-// with the 64-bit records of 4.3.14 and 4.3.15). Names of entries must be unique, and are never
-// used as paths. Entries must not overlap.
+// with the 64-bit records of 4.3.14 and 4.3.15). Names are unique, and never used as paths. Entries
+// do not overlap.
 //
-// Threads may read one ZipFile concurrently if its source allows concurrent reads.
+// Threads may read one ZipFile at once if its source allows concurrent reads.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace sluice::detail {
 
 struct ZipEntry {
   std::string name;
-  std::uint64_t offset = 0;  // offset of the content in the file
+  std::uint64_t offset = 0;  // of the content
   std::uint64_t bytes = 0;
   std::uint32_t crc = 0;
 };
@@ -29,14 +29,14 @@ struct ZipSource {
 
 class ZipFile {
  public:
-  // Open a zip file. Throw Error(kInput) at "FILE" or "FILE, entry 'NAME'" if a rule above is
-  // broken, an entry lies outside the file, or the directory is too long.
+  // Both throw Error(kInput) at "FILE" or "FILE, entry 'NAME'" if a rule above is broken, an entry
+  // lies outside the file, or the directory is too long.
   static ZipFile open(const std::string& path);
   explicit ZipFile(ZipSource source);
 
   const std::string& name() const { return source_.name; }
   const std::vector<ZipEntry>& entries() const { return entries_; }  // sorted by name
-  const ZipEntry* find(std::string_view name) const;  // nullptr if there is no such entry
+  const ZipEntry* find(std::string_view name) const;
 
   // Throws Error(kInput) if the content is longer than max_bytes or has the wrong checksum.
   std::string read(const ZipEntry& entry, std::uint64_t max_bytes) const;
@@ -51,7 +51,7 @@ class ZipFile {
   std::vector<ZipEntry> entries_;
 };
 
-// CRC-32 (ISO 3309, polynomial 0xEDB88320).
+// CRC-32: ISO 3309, polynomial 0xEDB88320.
 std::uint32_t zip_checksum(std::string_view bytes);
 
 }  // namespace sluice::detail

@@ -14,25 +14,23 @@ namespace sluice::data {
 
 inline constexpr std::uint64_t kMaxArrayBytes = std::uint64_t{1} << 30;
 
-// The text of a row's field that names an array file: "images/7.npy", "images.safetensors", or
-// "images.safetensors:7" for tensor "7" of that file.
+// An array file as a row names it: "images/7.npy", "images.safetensors", or "images.safetensors:7"
+// for tensor "7".
 struct ArrayName {
   std::string file;
-  std::string tensor = {};  // tensor in a safetensors file; by default named like the field
+  std::string tensor = {};  // if empty, the tensor named like the field
 };
-// Returns the directory of the .jsonl file, to which names of array files are relative.
+// Returns the directory of the .jsonl file. Names of array files are relative to it.
 std::string folder_of_rows(const std::string& jsonl);
 bool names_array(std::string_view text);
 ArrayName array_name(std::string_view text);
 
-// Reads the array file `text` and passes its numbers to `field`, as if the row contained them as
-// nested lists. `name` is the field's name. Throws Error(kInput) for a bad or missing file or
-// array, and if the array does not fit the field.
+// Passes the numbers of array file `text` to `field` as nested lists. Throws Error(kInput) for a
+// bad file or an unsuitable array.
 void read_array(const std::string& folder, std::string_view text, const std::string& name,
                 FieldReader& field);
 
-// Returns the array files that the given fields of all rows name, each file once, in row order.
-// Throws Error(kInput) if a file cannot be opened.
+// Returns each array file that the fields of all rows name, once, in row order.
 std::vector<std::string> array_files_of(const std::string& jsonl,
                                         const std::vector<FieldOption>& fields);
 

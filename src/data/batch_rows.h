@@ -1,7 +1,6 @@
-// Builds and pads the rows of a batch. Padding tokens have id 0 and label -100, and padded fields
-// hold zeros. If rows have position ids, the padding is a separate document. The attention mask of
-// padding is 0 with masks_padding, otherwise 1. A mask of 1 is harmless, because attention is
-// causal and padding comes last.
+// Builds and pads the rows of a batch. Padding tokens have id 0, label -100 and zeros in fields.
+// With position ids, the padding is a separate document. Its attention mask is 0 with
+// masks_padding, otherwise 1, which is harmless because attention is causal.
 #pragma once
 
 #include <cstdint>

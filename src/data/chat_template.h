@@ -21,28 +21,25 @@ namespace sluice::data {
 
 struct Turn {
   std::string text;
-  // Byte range in `text` of the assistant's content and end token. Empty for other roles.
+  // Byte range of the assistant's content and end token in `text`. Empty for other roles.
   std::size_t begin = 0, end = 0;
-  bool counts = true;  // false if the loss must skip this turn (Message::counts)
+  bool counts = true;  // false: the loss skips this turn
 };
 
-// Throws Error(kInput) for an unknown role.
 void require_known_roles(const std::vector<Message>& messages);
 
 class ChatFormat {
  public:
-  // With kAuto, the tokenizer's special tokens determine the format, otherwise `family`
-  // (model_type). Throws Error(kUsage) if neither does, and Error(kInput) if the tokenizer lacks a
-  // token of the format.
+  // With kAuto, special tokens determine the format, otherwise `family` (model_type). Throws
+  // Error(kUsage) if neither does, and Error(kInput) if the tokenizer lacks a token of the format.
   ChatFormat(ChatTemplate chat_template, const TextTokens& tokens, const std::string& family);
 
   ChatTemplate format() const { return template_; }
-  // Whether the tokenizer has [INST] as a single token: true for Mistral v0.3, false for v0.1 and
-  // v0.2.
+  // Whether [INST] is a single token: true for Mistral v0.3, false for v0.1 and v0.2.
   bool marks_are_tokens() const { return has_tokens_; }
 
-  // With `generation_prompt`, appends the text that makes the model answer. Throws Error(kInput) if
-  // `messages` is empty, or has an unknown or misplaced role.
+  // With `generation_prompt`, appends the text that precedes an answer. Throws Error(kInput) for an
+  // unknown or misplaced role, or no messages.
   std::vector<Turn> turns(const std::vector<Message>& messages, bool generation_prompt) const;
 
  private:

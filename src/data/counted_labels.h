@@ -12,8 +12,6 @@ void require_counted_labels(const DataEntries& entries, std::int64_t steps, std:
                             const StepsDone& done);
 
 [[noreturn]] void refuse_uncounted_file(const std::string& file);
-// Throws Error(kInput) for a step in which no label counts. The message names the step and its
-// rows.
 [[noreturn]] void refuse_uncounted(const DataEntries& entries, std::int64_t step,
                                    DataPosition position, std::int64_t batch_size);
 

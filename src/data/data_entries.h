@@ -1,5 +1,4 @@
-// The entries of a data set (groups of files with a weight), and the order in which training reads
-// their sequences.
+// The weighted entries (groups of files) of a data set, and the order of their sequences.
 #pragma once
 
 #include <cstdint>

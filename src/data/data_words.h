@@ -1,4 +1,4 @@
-// The names of enum values in configuration files. Arguments only select the overload.
+// Names of enum values in configuration files. Arguments only select the overload.
 #pragma once
 
 #include "base/words.h"

@@ -1,5 +1,5 @@
-// Builds one numeric field of a .jsonl row from JSON values. Memory is bounded by the length of the
-// row's text and by the field's known sizes.
+// Builds one numeric field of a .jsonl row from JSON values. Memory is bounded by the row's text
+// and the field's known sizes.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace sluice::data {
 
-// Throws Error(kUsage) for an unsupported or repeated field. Also throws if a field has the size
-// kRowTokens but rows have no tokens.
+// Throws Error(kUsage) for an unsupported or repeated field, and for the size kRowTokens if rows
+// have no tokens.
 void check_fields(const std::vector<FieldOption>& fields, bool has_tokens);
 
-// Returns a field's type and sizes as text: "float32[3, 8, any]".
+// Returns text such as "float32[3, 8, any]".
 std::string field_text(const FieldOption& field);
 
 class FieldReader {
@@ -23,8 +23,8 @@ class FieldReader {
   // `field` must have passed check_fields() and must outlive this object.
   explicit FieldReader(const FieldOption& field);
 
-  // Call these functions with the field's JSON values in order. They throw Error(kInput), without a
-  // file and line, for a value that does not fit the field.
+  // Call these in order of the field's JSON values. They throw Error(kInput), without file and
+  // line, for unsuitable values.
   void start_array();
   void end_array();
   void boolean(bool value);
@@ -45,7 +45,7 @@ class FieldReader {
   const FieldOption& field_;
   FieldValue value_;
   std::vector<bool> is_known_;
-  std::vector<std::int64_t> counts_;  // number of elements so far in each open array
+  std::vector<std::int64_t> counts_;  // elements so far in each open array
   bool is_complete_ = false;
 };
 

@@ -14,14 +14,13 @@ class FileWatch {
 
   explicit FileWatch(const std::vector<std::string>& files);
 
-  // Checks up to kMostLooks files per call, and logs a warning for each whose size or modification
-  // time has changed. Thread-safe.
+  // Logs a warning for each file whose size or modification time changed. Checks up to kMostLooks
+  // files per call. Thread-safe.
   void look();
 
  private:
   struct State {
-    // size and modification time; -1 if the file is missing
-    std::int64_t size = 0, seconds = 0, nanoseconds = 0;
+    std::int64_t size = 0, seconds = 0, nanoseconds = 0;  // -1 if the file is missing
     friend bool operator==(const State&, const State&) = default;
   };
   static State state_of(const std::string& path);

@@ -16,8 +16,8 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Receives the parser's events for one row. Builds no JSON document, so that a row with large
-// unknown fields needs little memory.
+// Handles parser events without building a JSON document, so large unknown fields need little
+// memory.
 class RowHandler final : public JsonEvents {
  public:
   RowHandler(const std::string& where, const RowFormat& format)
@@ -203,8 +203,7 @@ class RowHandler final : public JsonEvents {
       if (format_.fields[i].name == field_) asked_ = i;
   }
 
-  // Passes the value to the reader of the current numeric field. Returns false if the value is not
-  // part of such a field.
+  // Passes the value to the current numeric field. Returns false if there is none.
   template <typename Give>
   bool give(Give&& to) {
     const bool begins = place_ == Place::kRow && asked_;
@@ -253,7 +252,7 @@ class RowHandler final : public JsonEvents {
     return **speech_of_field();
   }
 
-  // Reports a value of an unexpected type. Ignores the value if it is in an unknown field.
+  // Reports a value of an unexpected type, unless its field is unknown.
   bool other(const char* found) {
     if (skipped_ > 0) return true;
     switch (place_) {
@@ -378,14 +377,13 @@ class RowHandler final : public JsonEvents {
   const std::string& where_;
   const RowFormat& format_;
   JsonlRow row_;
-  // values read so far, one per entry of format_.fields
-  std::vector<std::optional<FieldValue>> values_;
-  std::optional<std::size_t> asked_;  // current numeric field: index into format_.fields
+  std::vector<std::optional<FieldValue>> values_;  // one value per entry of format_.fields
+  std::optional<std::size_t> asked_;               // current field: index into format_.fields
   std::optional<FieldReader> reader_;
   Place place_ = Place::kOutside;
   std::string field_;
-  std::string key_;          // current key within a message, or within a part of its content
-  std::size_t skipped_ = 0;  // nesting depth within an unknown value, which is skipped
+  std::string key_;          // current key of a message or a part of its content
+  std::size_t skipped_ = 0;  // nesting depth in a skipped value
   Numbers* list_ = nullptr;
   Speech* speech_ = nullptr;
   std::optional<std::string> role_, content_, part_type_, part_text_;

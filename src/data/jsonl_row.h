@@ -15,7 +15,7 @@ namespace sluice::data {
 
 struct Message {
   std::string role, content;
-  // Whether the loss counts the message. Unset if the message has neither "weight" nor "train".
+  // Whether the loss counts the message. Unset without "weight" or "train".
   std::optional<bool> counts = {};
   friend bool operator==(const Message&, const Message&) = default;
 };
@@ -23,29 +23,28 @@ struct Message {
 struct Speech {
   std::optional<std::string> text;
   std::optional<std::vector<Message>> messages;
-  // The first error in this field, or "". It is thrown only if training uses the field, because the
-  // name may mean something else in other data.
-  std::string wrong, remedy;  // "" means the default remedy
+  // First error in this field, or "". Thrown only if training uses the field, because other data
+  // may use its name differently.
+  std::string wrong, remedy;
 };
 
 struct JsonlRow {
   std::optional<std::string> text;
   std::optional<std::vector<std::int64_t>> input_ids, labels, attention_mask, position_ids;
   std::optional<Speech> messages, prompt, completion;
-  std::vector<std::string> fields;  // names of all fields in file order, at most kMaxNamedFields
-  // Fields that training does not read. After kMaxNamedFields of them, only those that may be
-  // rejected are added.
+  std::vector<std::string> fields;  // all names in file order, up to kMaxNamedFields
+  // Fields that training does not read. Beyond kMaxNamedFields, only those that may be rejected.
   std::vector<UnreadField> unread;
-  std::vector<FieldValue> values;  // numeric fields, in the order of RowFormat::fields
+  std::vector<FieldValue> values;  // in the order of RowFormat::fields
 };
 inline constexpr std::size_t kMaxNamedFields = 64;
-// Limit for one row, because rows are read into memory. A longer row indicates a broken file.
+// Rows are read into memory. A longer row indicates a broken file.
 inline constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 
 struct RowFormat {
   bool tokens = true;  // whether to read text, input_ids, labels, messages, ..
-  // Numeric model inputs that every row must have. A field with the name of a token field
-  // ("labels") overrides it.
+  // Numeric model inputs that every row must have. A name such as "labels" overrides the token
+  // field.
   std::span<const FieldOption> fields = {};
   // Directory of array files. If empty, rows cannot name array files.
   std::string folder = {};

@@ -1,4 +1,4 @@
-// Random access to the rows of .jsonl files. Needs 8 bytes of memory per row.
+// Random access to the rows of .jsonl files. Stores 8 bytes per row.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace sluice::data {
 
-// Whether the file's first row has input_ids, so that training needs no tokenizer.
+// True if training on the file needs no tokenizer.
 bool first_row_has_ids(const std::string& path);
 
 class JsonlRows {
  public:
-  // Finds the rows of the files, without blank lines. Every row must have `fields`. Throws
-  // Error(kInput) for unreadable files, lines over 64 MiB, and files without rows.
+  // Skips blank lines. Every row must have `fields`. Throws Error(kInput) for unreadable files,
+  // lines over 64 MiB, and files without rows.
   explicit JsonlRows(std::vector<std::string> files, bool has_tokens = true,
                      std::vector<FieldOption> fields = {});
 
@@ -31,8 +31,8 @@ class JsonlRows {
   // Returns "file:line" of a row.
   std::string place(std::uint64_t index) const;
 
-  // Calls `use` with the parsed row and returns its result. Adds file and line to errors.
-  // Precondition: index < size().
+  // Calls `use` with the row and returns its result. Adds "file:line" to errors. Precondition:
+  // index < size().
   template <typename Use>
   auto with_row(std::uint64_t index, Use&& use) const {
     const std::size_t file_index = file_of(index);
@@ -40,7 +40,7 @@ class JsonlRows {
     return with_row(file, file_index, index, std::forward<Use>(use));
   }
 
-  // Calls `use` for each row, starting with row `first`, until it returns false.
+  // Calls `use` for each row from `first` on, until it returns false.
   void for_each(
       std::uint64_t first,
       const std::function<bool(std::uint64_t, JsonlRow, std::uint64_t json_bytes)>& use) const;
@@ -66,7 +66,7 @@ class JsonlRows {
   std::vector<std::string> files_;
   bool has_tokens_;
   std::vector<FieldOption> fields_;
-  // per file: byte offset of each row, then the file's size
+  // per file: offset of each row, then the file's size
   std::vector<std::vector<std::uint64_t>> offsets_;
   std::vector<std::uint64_t> first_;  // per file: number of its first row
   std::uint64_t size_ = 0, num_bytes_ = 0;

@@ -1,4 +1,4 @@
-// Training sequences made from .jsonl rows, which are tokenized when they are read.
+// Training sequences from .jsonl rows, tokenized when read.
 #include <algorithm>
 
 #include "base/format.h"
@@ -10,15 +10,14 @@
 namespace sluice::data {
 namespace {
 
-// If the files are at most this large in total, all rows are checked before training starts.
+// Up to this total size, all rows are checked before training.
 constexpr std::uint64_t kCheckedBytes = std::uint64_t{16} << 20;
 
 std::int64_t counted_in(const Sequence& row) {
   return count_labels(std::span<const std::int32_t>(row.labels));
 }
 
-// Returns a file in which no row has a label that counts for the loss, or "". Considers only files
-// whose rows were all checked.
+// Returns a file whose rows were all checked and have no label that counts for the loss, or "".
 std::string file_of_uncounted(const JsonlRows& rows, const std::vector<std::uint64_t>& uncounted,
                               std::uint64_t num_checked) {
   for (std::size_t i = 0; i < rows.num_files(); ++i) {
@@ -68,8 +67,8 @@ class JsonlSource final : public SequenceSource {
   std::vector<std::uint64_t> uncounted_;
 };
 
-// Packs as many whole rows into each sequence as fit, in file order. At startup, reads all rows
-// once to know their lengths.
+// Packs as many whole rows into each sequence as fit, in file order. Reads all rows once to know
+// their lengths.
 class PackedJsonlSource final : public SequenceSource {
  public:
   explicit PackedJsonlSource(const SourceOptions& options)
@@ -130,8 +129,8 @@ class PackedJsonlSource final : public SequenceSource {
   std::string uncounted_file() const override { return uncounted_file_; }
 
  private:
-  // Makes the row a document of a packed sequence: its positions start at 0, and its first label
-  // does not count for the loss.
+  // Makes the row a document: positions start at 0, and the first label does not count for the
+  // loss.
   static Sequence as_document(Sequence row) {
     if (!row.mask.empty()) {
       throw Error(ErrorKind::kInput,
@@ -159,8 +158,7 @@ class PackedJsonlSource final : public SequenceSource {
   JsonlRows rows_;
   RowTokens tokens_;
   std::size_t seq_len_;
-  // number of the first row of each sequence, then the number of rows
-  std::vector<std::uint64_t> first_rows_;
+  std::vector<std::uint64_t> first_rows_;  // first row of each sequence, then the number of rows
   std::vector<std::uint64_t> uncounted_;
   std::string uncounted_file_;
 };

@@ -24,11 +24,10 @@ struct KnownTemplate {
   std::string_view hash;
 };
 constexpr std::array<KnownTemplate, 6> kKnownTemplates = {
-    {{ChatTemplate::kChatml,
-      "3c3d47c616e4ab6879065804f3f9b26b"},  // OpenHermes 2.5, TRL, ..
-                                            // OpenHermes 2.5's template without generation prompt
+    {{ChatTemplate::kChatml, "3c3d47c616e4ab6879065804f3f9b26b"},  // OpenHermes 2.5, TRL, ..
+                                                                   // OpenHermes 2.5, no prompt.
      {ChatTemplate::kChatml, "e655e4ed52312d5e08fec65cca1e5ee3"},
-     // OpenHermes 2.5's template with a default system message
+     // OpenHermes 2.5, with a default system message.
      {ChatTemplate::kChatml, "274a06398f4480d3954d150d60995df7"},
      {ChatTemplate::kLlama3, "6930a9f803d06b86fc1f1a6eaaa2d2db"},   // Llama 3
      {ChatTemplate::kGemma, "1d836a7f25ce30d99454ffc0ca89fe59"},    // Gemma, Gemma 2
@@ -44,8 +43,7 @@ bool is_there(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// Returns the chat template in a tokenizer's configuration. If it is a list of named templates,
-// returns the one named "default".
+// Returns the chat template, or "default" of a list of named templates.
 std::string template_in(const Json& config) {
   const Json& value = config.at("chat_template");
   if (value.is_string()) return value.text();
@@ -59,7 +57,7 @@ std::string template_in(const Json& config) {
   return value.empty() ? std::string() : text_of(value.list().front(), "template");
 }
 
-// Searches for the chat template in the same files and order as transformers.
+// Searches for the template in the order of transformers.
 FoundTemplate find_template(const std::string& folder) {
   const std::string alone = folder + "/chat_template.jinja";
   if (is_there(alone)) return {alone, read_text(alone, kMaxTemplateBytes)};

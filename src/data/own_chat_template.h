@@ -1,5 +1,5 @@
-// Warns if a tokenizer's own chat template may differ from the chat format in use. sluice has
-// built-in formats and does not run the Jinja template beside a tokenizer.json.
+// Warns if the chat template beside a tokenizer.json may differ from the format in use. sluice does
+// not run these templates.
 #pragma once
 
 #include <string>
@@ -9,13 +9,11 @@
 
 namespace sluice::data {
 
-// Returns "" if there is no template, or if it is a published one that writes the same text as the
-// format in use (`taken`). Throws Error(kInput) for an unreadable file.
+// Returns "" if there is no template, or a published one that writes the same text as `taken`.
 std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate taken,
                                  bool marks_are_tokens);
 
-// Normalizes a template for comparison: spaces within {{ }} and {% %}, quotation marks, and
-// surrounding white space.
+// Normalizes spaces within {{ }} and {% %}, quotation marks, and surrounding white space.
 std::string plain_template(std::string_view text);
 
 std::string with_usual_variable(const std::string& plain);

@@ -8,8 +8,7 @@
 namespace sluice::data {
 namespace {
 
-// Number of Feistel rounds. Four suffice in theory (Luby and Rackoff), but small domains mix more
-// slowly.
+// Four Feistel rounds suffice in theory (Luby and Rackoff), but small domains mix more slowly.
 constexpr std::uint64_t kRounds = 12;
 
 }  // namespace

@@ -39,8 +39,7 @@ ReadAhead::ReadAhead(const TokenData& data, StepsToRead steps)
     range_of_[rank] = static_cast<std::size_t>(found - ranges_.begin());
     if (found == ranges_.end()) ranges_.push_back(rows);
   }
-  // the reader thread inherits blocked signals, so other threads handle them
-  const NoSignals blocked;
+  const NoSignals blocked;  // so that existing threads handle signals
   try {
     reader_ = std::thread([this] { read_all(); });
   } catch (const std::system_error& error) {

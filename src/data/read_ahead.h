@@ -1,7 +1,7 @@
 // Prefetches the batches of the next steps on a background thread for all ranks of a process.
-//   1. take() returns the same rows as TokenData::step_share().
+//   1. take() returns the rows of TokenData::step_share().
 //   2. At most kStepsAhead steps that some rank has not taken are in memory.
-//   3. Reading stops at the first error. Every rank's take() throws the error at that step.
+//   3. Reading stops at the first error. Every rank's take() throws it at that step.
 // Only take() is thread-safe.
 #pragma once
 
@@ -24,8 +24,8 @@ struct StepsToRead {
   std::int64_t first = 1, last = 0;
   std::int64_t batch_size = 0;  // rows per step, summed over all replicas
   StepsDone done;
-  std::map<int, BatchRange> rows;  // each rank's rows of the batch
-  MicrobatchCount count = {};      // splits the batch to compute StepShare::total_counted
+  std::map<int, BatchRange> rows;  // keyed by rank
+  MicrobatchCount count = {};      // for the parts of StepShare::total_counted
 };
 
 class ReadAhead {
@@ -36,8 +36,8 @@ class ReadAhead {
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  // Waits until the step's batch was read. Throws the errors of step_share(). Precondition: every
-  // rank takes each step once, in order.
+  // Waits for the step's batch. Throws the errors of step_share(). Precondition: every rank takes
+  // each step once, in order.
   StepShare take(std::int64_t step, int rank);
 
  private:
@@ -51,8 +51,8 @@ class ReadAhead {
 
   const TokenData& data_;
   const StepsToRead steps_;
-  std::vector<BatchRange> ranges_;       // ranges of all ranks, without duplicates
-  std::map<int, std::size_t> range_of_;  // each rank's index into ranges_
+  std::vector<BatchRange> ranges_;       // distinct ranges of all ranks
+  std::map<int, std::size_t> range_of_;  // index into ranges_, keyed by rank
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::int64_t, Batch> ready_;

@@ -23,8 +23,7 @@ constexpr const char* kToolRemedy =
 constexpr const char* kPictureRemedy = "rows hold text only: remove the field";
 constexpr const char* kPreferenceRemedy = "there is no preference loss: remove the field";
 
-// A field that other trainers read. Its `harmless` values have no effect there, so rows with only
-// these values are accepted.
+// A field that other trainers read. Its `harmless` values have no effect there.
 struct KnownField {
   std::string_view name;
   FieldValues harmless;
@@ -126,7 +125,7 @@ std::string plain(std::string_view name) {
   return text;
 }
 
-// True if the names differ by one letter or by two swapped neighbouring letters.
+// Whether the names differ by one letter or two swapped neighbouring letters.
 bool is_one_slip(std::string_view a, std::string_view b) {
   if (a.size() > b.size()) std::swap(a, b);
   if (b.size() - a.size() > 1 || a == b) return false;
@@ -139,8 +138,7 @@ bool is_one_slip(std::string_view a, std::string_view b) {
 }
 
 bool looks_like(std::string_view name, std::string_view known) {
-  // shorter words often differ by one letter, so they are not typos
-  constexpr std::size_t kShortest = 5;
+  constexpr std::size_t kShortest = 5;  // shorter words often differ by one letter
   const std::string a = plain(name), b = plain(known);
   return a == b || (a.size() >= kShortest && b.size() >= kShortest && is_one_slip(a, b));
 }
@@ -153,8 +151,7 @@ bool has_values(const UnreadField& field, FieldValues harmless) {
   return field.values != FieldValues::kNone && field.values != harmless;
 }
 
-// Returns the known field that `name` probably misspells, or "". Fields in `used` are not
-// considered.
+// Returns the known field, not in `used`, that `name` probably misspells, or "".
 std::string_view meant_field(const std::string& name, const std::vector<std::string>& used) {
   for (const std::string_view known : kOfIds) {
     if (!holds(used, known) && looks_like(name, known)) return known;
@@ -163,8 +160,8 @@ std::string_view meant_field(const std::string& name, const std::vector<std::str
     if (!holds(used, known) && plain(name) == known) return known;
   }
   for (const KnownField& known : kRowFields) {
-    // Only rare names are checked for typos. A common word may resemble a known field: "height"
-    // resembles "weight".
+    // Checks only rare names, because common words may resemble known fields: "height" resembles
+    // "weight".
     const bool is_rare = known.name.find('_') != std::string_view::npos || known.name == "label";
     if (is_rare ? looks_like(name, known.name) : plain(name) == plain(known.name))
       return known.name;

@@ -1,5 +1,5 @@
 // Decides about fields of .jsonl rows and messages that sluice does not read. Fields that affect
-// tokens or loss in other trainers are rejected. All others count as metadata and are ignored.
+// tokens or loss in other trainers are rejected. Others are metadata.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace sluice::data {
 
-// Summary of all values of a field, at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or
-// true. kZeros: all 0 or false.
+// All values of a field, at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or true.
+// kZeros: all 0 or false.
 enum class FieldValues : std::uint8_t { kNone, kOnes, kZeros, kOther };
 
 FieldValues joined(FieldValues of_field, FieldValues of_scalar);
@@ -20,21 +20,19 @@ struct UnreadField {
   FieldValues values = FieldValues::kNone;
 };
 
-// Why a field is rejected. Empty if the field is accepted as metadata.
+// Why a field is rejected. Empty for metadata.
 struct FieldRefusal {
   std::string what, remedy;
 };
 
-// Whether a row with this field is rejected for some values of the field.
+// Whether some values of the field cause a rejection.
 bool may_be_refused(const std::string& field);
-// Returns why the row is rejected, or an empty refusal. `used` are the fields from which the row's
-// tokens are made.
+// `used` are the fields from which the row's tokens are made.
 FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<std::string>& used);
-// Returns why a message's field is rejected. Known fields are accepted only with harmless default
-// values.
+// Rejects known fields of messages, unless the values are harmless defaults.
 FieldRefusal refusal_of_message_field(const UnreadField& field);
 
-// Rejects rows in ShareGPT, Alpaca and preference formats, by the names of their fields.
+// Rejects ShareGPT, Alpaca and preference formats by their field names.
 FieldRefusal foreign_format_refusal(const std::vector<std::string>& fields);
 
 }  // namespace sluice::data

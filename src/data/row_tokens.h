@@ -1,6 +1,5 @@
-// Converts .jsonl rows to token ids and numeric fields. Tokens come from the first of these fields
-// that a row has: input_ids, text, messages, or prompt and completion. Const members are
-// thread-safe.
+// Converts .jsonl rows to token ids and numeric fields. Tokens come from input_ids, else text,
+// messages, or prompt and completion.
 #pragma once
 
 #include <memory>
@@ -19,15 +18,13 @@ class RowTokens {
  public:
   explicit RowTokens(const SourceOptions& options) : options_(options) {}
 
-  // Converts one row. Throws Error(kInput), without file and line, for rows without tokens,
-  // contradicting fields, ids outside the vocabulary, and rows that are too long. Throws
-  // Error(kUsage) if no chat template is known.
+  // Throws Error(kInput), without file and line, for rows without tokens, contradicting fields, ids
+  // outside the vocabulary, and rows that are too long. Throws Error(kUsage) if no chat template is
+  // known.
   Sequence sequence(JsonlRow row) const;
-  // Makes the checks of sequence() that need no tokenizer. Throws Error(kInput) without file and
-  // line.
+  // Makes the checks of sequence() that need no tokenizer.
   void require_sound(const JsonlRow& row) const;
-  // Makes the checks of require_sound(). If data.chat_template names a format, also checks the
-  // order of roles.
+  // Like require_sound(), and checks the order of roles if data.chat_template names a format.
   void require_sound_turns(const JsonlRow& row) const;
   void warn_of_unread() const;
 

@@ -1,5 +1,4 @@
-// The order in which training reads the sequences of a data set. Every epoch reads each sequence
-// once.
+// The order in which training reads sequences: every epoch reads each once.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +12,15 @@ namespace sluice::data {
 
 class SequenceOrder {
  public:
-  // `sizes` holds each entry's number of sequences, at least 1. With `weights`, the epochs of each
-  // entry are independent. Without weights, the entries form one list. With `shuffle`, every epoch
-  // is permuted differently.
+  // `sizes` holds each entry's number of sequences, at least 1. With `weights`, each entry has
+  // separate epochs, otherwise all form one list. With `shuffle`, every epoch is permuted
+  // differently.
   SequenceOrder(std::vector<std::uint64_t> sizes, const std::vector<double>& weights, bool shuffle,
                 std::int64_t seed);
 
   struct Place {
     std::size_t entry = 0;
-    std::uint64_t sequence = 0;  // index of the sequence within the entry
+    std::uint64_t sequence = 0;  // index within the entry
     friend bool operator==(const Place&, const Place&) = default;
   };
   Place at(DataPosition position, std::int64_t ahead) const;

@@ -12,12 +12,12 @@
 
 namespace sluice::data {
 
-// One row before padding: 1 to seq_len tokens and optional numeric fields, or only fields.
+// One row before padding: 1 to seq_len tokens with fields, or only fields.
 struct Sequence {
-  std::vector<std::int32_t> ids, labels;  // equal lengths
-  std::vector<std::uint8_t> mask;         // attention mask, one per id; empty means all 1
-  std::vector<std::int32_t> positions;    // position ids, one per id; empty means 0, 1, 2, ...
-  // In a field's sizes, kRowTokens is replaced by the row's length before truncation.
+  std::vector<std::int32_t> ids, labels;  // of equal length
+  std::vector<std::uint8_t> mask;         // one per id; empty: all 1
+  std::vector<std::int32_t> positions;    // one per id; empty: 0, 1, 2, ...
+  // A size of kRowTokens is the row's length before truncation.
   std::vector<FieldValue> fields = {};
 };
 
@@ -30,13 +30,13 @@ class SequenceSource {
   virtual Sequence read(std::uint64_t index) const = 0;
   // Returns how many labels count for a next-token loss. May throw the errors of read().
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
-  // Returns "file:line" of the sequence for messages.
+  // Returns "file:line" for messages.
   virtual std::string place(std::uint64_t index) const = 0;
-  // uncounted() lists, ascending, the sequences without labels that count for the loss, among those
-  // read at startup. uncounted_file() returns the first file that has only such sequences, or "".
+  // Sequences read at startup that have no label for the loss, ascending. uncounted_file() returns
+  // the first file with only such sequences, or "".
   virtual const std::vector<std::uint64_t>& uncounted() const = 0;
   virtual std::string uncounted_file() const = 0;
-  // Entropy of single bytes in the data, in nats per token. Only byte streams compute it.
+  // Nats per token. Only byte streams have it.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };
 
@@ -49,17 +49,16 @@ struct SourceOptions {
   std::optional<std::int64_t> max_positions;
   bool truncate = false, pack = false, assistant_only_loss = false, append_eos = false;
   ChatTemplate chat_template = ChatTemplate::kAuto;
-  std::string model_family;  // model_type; selects the chat format with ChatTemplate::kAuto
+  std::string model_family;  // model_type, for ChatTemplate::kAuto
   std::shared_ptr<const TextTokens> tokens;
   std::vector<FieldOption> fields;
   bool has_tokens = true, takes_mask = true, takes_positions = true;
 };
 
-// Throws Error(kInput) if the files hold no sequence.
 std::unique_ptr<SequenceSource> open_source(SourceOptions options);
 
 std::unique_ptr<SequenceSource> open_jsonl(SourceOptions options);
-// Returns sequences into which as many whole rows are packed as fit.
+// Packs as many whole rows into each sequence as fit.
 std::unique_ptr<SequenceSource> open_packed_jsonl(SourceOptions options);
 
 }  // namespace sluice::data

@@ -1,5 +1,4 @@
-// Reads the ids of the begin-of-text and end-of-text tokens from the config.json beside a
-// tokenizer.
+// Reads the begin-of-text and end-of-text ids from a tokenizer's config.json.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +8,7 @@
 
 namespace sluice::data {
 
-// Size limit of tokenizer.json and of each file in its directory.
+// Size limit of tokenizer.json and of each file beside it.
 inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{128} << 20;
 
 struct SpecialIds {

@@ -13,8 +13,7 @@ bool is_ascii_letter(unsigned byte) {
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
 }
 
-// True for ASCII letters and U+4000 to U+9FFF, almost all of which are ideographs. The first byte
-// suffices, so no Unicode tables are needed.
+// True for ASCII letters and U+4000 to U+9FFF, almost all ideographs. Needs no Unicode tables.
 bool begins_letter(unsigned byte) { return is_ascii_letter(byte) || (byte >= 0xe4 && byte < 0xea); }
 
 bool is_cut(std::string_view text, std::size_t i) {
@@ -57,7 +56,7 @@ std::size_t character_cut(std::string_view text, std::size_t to) {
   for (std::size_t back = 0; back < 4; ++back) {
     if ((byte_at(text, to - back) & 0xc0U) != 0x80U) return to - back;
   }
-  return to;  // invalid UTF-8: cut anywhere
+  return to;  // invalid UTF-8
 }
 
 }  // namespace sluice::data

@@ -1,7 +1,7 @@
-// A stream of tokens made from text files.
+// A stream of tokens from text files.
 //
 // Files are tokenized in pieces of about 8 KiB (text_cut.h). One pass at startup counts the tokens
-// of every piece. Memory is 16 bytes per piece plus a cache of recently read pieces.
+// of every piece. Memory is 16 bytes per piece plus a cache of recent pieces.
 #include <algorithm>
 #include <list>
 #include <mutex>
@@ -17,7 +17,7 @@ namespace sluice::data {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{8} << 10;
-// A piece that reaches this size without a safe place to cut is cut between any two characters.
+// Pieces of this size are cut between any characters.
 constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 20;
 constexpr std::size_t kWindow = std::size_t{1} << 10;
 constexpr std::size_t kKeptPieces = 64;

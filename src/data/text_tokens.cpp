@@ -15,8 +15,8 @@ namespace sluice::data {
 namespace {
 
 constexpr std::int64_t kByteVocabulary = 256;
-// The vocabulary of the tokenizer may exceed the model's by this much, because a few special tokens
-// may lack an embedding, as in Gemma 3. A larger difference indicates a tokenizer of another model.
+// A few special tokens may lack an embedding, as in Gemma 3. More indicate another model's
+// tokenizer.
 constexpr std::int64_t kMaxTokensBeyond = 1024;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Converts text to token ids: bytes, or ids of a tokenizer.json, which is read when first needed.
-// Const members are thread-safe.
+// Converts text to bytes, or to ids of a tokenizer.json that is read when first needed. Const
+// members are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,37 +22,34 @@ class TextTokens {
   // Throws Error(kInput) if data.tokenizer is a path without a tokenizer.
   explicit TextTokens(const TokenDataOptions& options);
 
-  // Whether tokens are bytes. Also true if the tokenizer that "auto" found is unsupported, but then
-  // encoding throws.
+  // Also true if "auto" found an unsupported tokenizer, but then encoding throws.
   bool is_bytes() const { return file_.empty(); }
   const std::string& file() const { return file_; }
 
   // The next three functions throw Error(kInput) for an unreadable tokenizer or ids beyond the
-  // vocabulary. They log a warning if "auto" chose bytes.
+  // vocabulary. They warn if "auto" chose bytes.
 
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
   // Precondition: !is_bytes().
   const Tokenizer& tokenizer() const;
   void require_fit() const;
 
-  // Return the text of the begin-of-text and end-of-text tokens. "" if tokens are bytes or the
-  // tokenizer has no such token.
+  // Return "" if tokens are bytes or the tokenizer has no such token.
   std::string begin_token() const;
   std::string end_token() const;
   std::optional<std::int32_t> end_id() const;
-  // Ends the ids of a text. If they do not end with the end-of-text token, appends it with
-  // `append`, otherwise only warns. Throws Error(kUsage) if `append` is set and the tokenizer has
-  // no such token.
+  // Appends the end token if it is missing and `append` is set, otherwise warns. Throws
+  // Error(kUsage) if `append` is set and there is no end token.
   void end_text(std::vector<std::int32_t>& ids, bool append) const;
 
-  // Records a warning for the user, each text only once. Ignores "".
+  // Records a warning once. Ignores "".
   void warn(const std::string& text) const;
   std::vector<std::string> warnings() const;
-  // Records for the user which value "auto" chose for an option.
+  // Records the value that "auto" chose for an option.
   void note(const std::string& option, const std::string& choice) const;
   std::map<std::string, std::string> choices() const;
 
-  // Returns a digest of the tokenizer. Equal digests mean equal tokens for every text.
+  // Equal digests mean equal tokens for every text.
   std::string identity() const;
 
  private:
@@ -66,8 +63,7 @@ class TextTokens {
 
   std::string file_;
   std::int64_t vocab_size_;
-  // error to throw on encoding if "auto" found an unsupported tokenizer
-  std::optional<Error> refusal_;
+  std::optional<Error> refusal_;  // thrown by encoding if "auto" found an unsupported tokenizer
   std::string directory_;
   bool is_auto_ = false;
   mutable std::mutex loading_;

@@ -16,7 +16,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "ids are read as they lie in the file");
 
-constexpr std::size_t kLlmcHeader = 256;  // length in int32 numbers
+constexpr std::size_t kLlmcHeader = 256;
 constexpr std::int32_t kLlmcMagic16 = 20240520, kLlmcMagic32 = 20240801;
 constexpr std::int32_t kLlmcVersion16 = 1, kLlmcVersion32 = 7;
 constexpr std::size_t kBlockTokens = std::size_t{1} << 16;
@@ -63,7 +63,7 @@ void widen_ids(const unsigned char* bytes, std::size_t count, IdType type, std::
   widen<std::int64_t>(bytes, count, vocab_size, path, first, ids);
 }
 
-// A file of token ids without document boundaries: the whole file is one document.
+// The whole file is one document.
 class PlainTokenFile final : public TokenFile {
  public:
   PlainTokenFile(std::string path, std::uint64_t file_bytes, std::uint64_t offset, IdType type)

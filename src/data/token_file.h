@@ -3,8 +3,7 @@
 //     1 for uint16 ids, or 20240801 and 7 for uint32 ids, then the number of ids.
 //   - nanoGPT: uint16 ids only.
 //   - Megatron: a .bin with ids and an .idx (megatron_file.cpp).
-// Files are read in small blocks, so memory depends neither on the file size nor on sizes in
-// headers. Const members are thread-safe.
+// Memory grows neither with the file size nor with sizes in headers. Const members are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -22,24 +21,22 @@ class TokenFile {
   virtual ~TokenFile() = default;
   virtual std::uint64_t num_tokens() const = 0;
   virtual std::uint64_t num_bytes() const = 0;
-  // Reads `count` ids from token `first` on. Throws Error(kInput) for an id outside the vocabulary,
-  // or if the file became shorter. Precondition: first + count <= num_tokens().
+  // Throws Error(kInput) for an id outside the vocabulary, or if the file became shorter.
+  // Precondition: first + count <= num_tokens().
   virtual void read(std::uint64_t first, std::size_t count, std::int64_t vocab_size,
                     std::int32_t* ids) const = 0;
-  // Returns the positions in [first, first + count) where a non-empty document starts, ascending.
+  // Returns where non-empty documents start in [first, first + count), ascending.
   virtual std::vector<std::uint64_t> document_starts(std::uint64_t first,
                                                      std::size_t count) const = 0;
   virtual std::uint64_t num_documents() const = 0;
   virtual std::string id_type() const = 0;
 };
 
-// Opens a token file. For kMegatron, `path` is the .bin. Throws Error(kInput) for a missing file or
-// another format.
+// For kMegatron, `path` is the .bin.
 std::unique_ptr<TokenFile> open_token_file(const std::string& path, DataFormat format);
 std::unique_ptr<TokenFile> open_megatron(const std::string& path);
 
-// Returns the format of a .bin file: kMegatron if it has an .idx, kLlmc if it has the magic number,
-// otherwise kNanogpt.
+// Returns kMegatron for a .bin beside an .idx, kLlmc by magic number, otherwise kNanogpt.
 DataFormat format_of_token_file(const std::string& path);
 
 std::string bin_of_index(const std::string& path);

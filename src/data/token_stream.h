@@ -1,4 +1,4 @@
-// All files of a data entry as one stream of tokens. Const members are thread-safe.
+// Several files as one stream of tokens.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ class TokenStream {
   virtual ~TokenStream() = default;
   virtual std::uint64_t num_tokens() const = 0;
   virtual std::uint64_t num_bytes() const = 0;
-  // Reads `count` ids from token `first` on. Throws Error(kInput) if a file became shorter or an id
-  // is outside the vocabulary. Precondition: first + count <= num_tokens().
+  // Throws Error(kInput) if a file became shorter or an id is outside the vocabulary. Precondition:
+  // first + count <= num_tokens().
   virtual void read(std::uint64_t first, std::size_t count, std::int32_t* ids) const = 0;
-  // Returns the positions in [first, first + count) where a document starts, ascending.
+  // Returns where documents start in [first, first + count), ascending.
   virtual std::vector<std::uint64_t> document_starts(std::uint64_t first,
                                                      std::size_t count) const = 0;
-  // Returns where a token is for messages: "file, byte 12".
+  // Returns text such as "file, byte 12".
   virtual std::string place(std::uint64_t token) const = 0;
   virtual std::string unit() const { return "tokens"; }
-  // Returns the entropy of single tokens in nats, if known.
+  // In nats per token, if known.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };
 
@@ -38,24 +38,21 @@ class Starts {
   std::uint64_t end(std::size_t i) const { return starts_[i + 1]; }
   // Precondition: position < total().
   std::size_t holder(std::uint64_t position) const;
-  // Returns the starts in [first, first + count) of the non-empty ranges.
+  // Returns the starts of non-empty ranges in [first, first + count).
   std::vector<std::uint64_t> starts_in(std::uint64_t first, std::size_t count) const;
 
  private:
   std::vector<std::uint64_t> starts_ = {0};
 };
 
-// Opens text files as a stream of bytes. Throws Error(kInput) if the vocabulary has fewer ids than
-// needed.
+// Throws Error(kInput) if the vocabulary is too small for bytes.
 std::unique_ptr<TokenStream> open_bytes(const SourceOptions& options);
 std::unique_ptr<TokenStream> open_text_tokens(const SourceOptions& options);
-// Opens token files as one stream. Each file is one document, except Megatron files, which store
-// their documents.
+// Each file is one document, except Megatron files, which store several.
 std::unique_ptr<TokenStream> open_token_files(const SourceOptions& options);
 
-// Divides the stream into sequences of seq_len tokens and drops the incomplete last one. With
-// options.pack, positions start at 0 in each document, and the first label of a document does not
-// count for the loss.
+// Cuts the stream every seq_len tokens and drops the incomplete last sequence. With options.pack,
+// positions restart at each document, and its first label does not count for the loss.
 std::unique_ptr<SequenceSource> cut_stream(std::unique_ptr<TokenStream> stream,
                                            const SourceOptions& options);
 

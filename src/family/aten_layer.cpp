@@ -1,9 +1,9 @@
-// Combines the operator calls of a layer into the layer's operators and memory. The order of the
-// calls matters for three costs:
+// Combines operator calls into a layer's operators and memory. Three costs depend on the order of
+// the calls:
 //   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. Matrix products
-//     that are used only in such a sum share the gradient that they save for their weight gradient.
-//   - Forward memory: values that a later call reads, plus the running operator's temporary memory.
-//   - Backward memory: saved values are freed call by call, while gradients are created and freed.
+//     that are used only in such a sum save one gradient for their weight gradients.
+//   - Forward memory: values that later calls read, plus the running operator's memory.
+//   - Backward memory: saved values are freed call by call, while gradients come and go.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -40,9 +40,8 @@ std::set<std::string> entering_with_gradient(const std::vector<OperatorCall>& ca
   return entering;
 }
 
-// Marks results as weights if they are computed from weights and values without gradient only
-// (position tables, selected experts). Their gradients can wait for the weight-gradient pass. Call
-// only if the layer's input has a gradient.
+// Results of weights and gradient-free values only (position tables, selected experts) count as
+// weights, because their gradients can wait. Precondition: the layer's input has a gradient.
 void note_weights(OperatorCall& call) {
   std::string weight;
   for (const auto& [argument, tensors] : call.tensors)
@@ -59,8 +58,7 @@ void note_weights(OperatorCall& call) {
   }
 }
 
-// Whether the operand's gradient is the result's gradient or a view of it, so that it needs no
-// memory.
+// Whether the operand's gradient is the result's gradient or a view of it.
 bool hands_on(const OperatorCall& call, const CallTensor& operand) {
   const std::string_view name = operator_name(call.target);
   if (call.results.empty() || call.results[0].dtype != operand.dtype) return false;
@@ -86,7 +84,7 @@ double unreduced_gradient_bytes(const OperatorCall& call, const CallTensor& oper
   return bytes_of_gradient(call.results[0]);
 }
 
-// A tensor as its call names it. `tensor.name` is the name of the storage instead.
+// `name` is the tensor's name in the call, `tensor.name` its storage.
 struct Value {
   std::string name;
   CallTensor tensor;
@@ -98,10 +96,10 @@ struct Step {
 
 struct Storage {
   double bytes = 0;
-  int made = -1, last_read = -1;  // indices of calls; -1: layer input, or never read
+  int made = -1, last_read = -1;  // call indices; -1: layer input, never read
   int readers = 0;
   bool leaves = false, counts = true;
-  std::string same_gradient;  // name of a storage whose gradient is the same buffer
+  std::string same_gradient;  // storage with the same gradient buffer
 };
 
 using Storages = std::map<std::string, Storage>;
@@ -115,7 +113,7 @@ Storages storages_of(const std::vector<OperatorCall>& calls, const std::set<std:
     for (const auto& [argument, tensors] : call.tensors)
       for (const CallTensor& tensor : tensors) {
         Storage& of = all[tensor.name];
-        // Values without gradient are shared by all layers, so they are not counted here.
+        // Gradient-free values are counted once for all layers.
         if (of.made < 0 && is_parameter(tensor)) of.counts = false;
         if (of.made < 0 && tensor.is_free) of.counts = false;
         of.bytes = std::max(of.bytes, tensor.bytes());
@@ -166,8 +164,7 @@ double most_in_forward(const std::vector<OperatorRow>& rows, const Storages& all
   return most;
 }
 
-// Simulates the memory of a backward, in reverse order of the calls. Several gradients may share a
-// buffer.
+// Simulates the memory of a backward in reverse order of the calls. Gradients may share a buffer.
 class Backward {
  public:
   Backward(const std::vector<Step>& steps, const std::vector<OperatorRow>& rows,
@@ -187,7 +184,7 @@ class Backward {
     for (const auto& [name, user] : first_user_) freed_[user] += kept_[name];
   }
 
-  // Returns the peak bytes, beyond the values that the forward saved and the gradients that arrive.
+  // Returns the peak bytes beyond saved values and incoming gradients.
   double most(const std::vector<std::string>& leaving) {
     for (const std::string& name : leaving) gradients_.emplace(name, add_buffer(0));
     for (std::size_t i = steps_.size(); i-- > 0;) run(i);
@@ -230,7 +227,7 @@ class Backward {
     live_ -= freed_[i];
   }
 
-  // All gradients of an operator exist at once, before they are added to other gradients.
+  // All gradients of an operator exist before they are accumulated.
   void compute(std::size_t i, std::size_t arrived) {
     const Step& step = steps_[i];
     std::vector<std::pair<std::string, std::size_t>> computed;
@@ -271,7 +268,7 @@ class Backward {
   const std::vector<OperatorRow>& rows_;
   std::map<std::string, double> kept_;
   std::map<std::string, std::size_t>
-      // First call that uses each saved tensor. The backward of this call frees the tensor.
+      // First user of each saved tensor, whose backward frees it.
       first_user_;
   std::vector<double> freed_;
   BufferOf gradients_;
@@ -320,7 +317,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
   LayerOperators layer;
   for (OperatorRow& row : rows)
     for (Operator& of : row.operators) {
-      // Operators that read only weights save no result gradients for the weight-gradient pass.
+      // Operators that read only weights save no gradients for W (the weight gradient).
       const bool of_weights = enters && of.reads.empty();
       std::erase_if(of.bytes, [&](const OperatorBytes& bytes) {
         const auto storage = all.find(bytes.name);
@@ -340,7 +337,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
                                     .needed = Needed::kAlways,
                                     .name = "moment",
                                     .bytes = {.constant = in_forward}});
-  // The backward's temporary memory is attributed to the last operator that has a backward.
+  // Attach the backward's temporary memory to the last operator with a backward.
   for (std::size_t i = layer.all.size(); i-- > 0;) {
     if (layer.all[i].writes.empty()) continue;
     layer.all[i].bytes.push_back({.field = &LayerCost::on_entry,

@@ -1,6 +1,5 @@
-// Costs of the operators in exported graphs on LibTorch's CPU backend, for one microbatch:
-// operations, bytes saved for the backward and temporary memory. Also determines which results are
-// views, and their strides.
+// Costs of operators in exported graphs on LibTorch's CPU backend, per microbatch: operations,
+// bytes saved for the backward, temporary memory. Also determines views and strides.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +15,14 @@
 namespace sluice::detail {
 
 struct CallTensor {
-  std::string name;  // name of the storage, shared by all views
+  std::string name;  // storage, shared by all views
   std::string dtype;
   std::vector<std::int64_t> sizes;
   std::vector<std::int64_t> strides;  // in elements; empty: contiguous
   std::int64_t storage_bytes = -1;    // -1: computed from `sizes`
   std::string weight;                 // the parameter's name in the layer, or ""
-  bool is_made = false;               // true if computed from `weight` alone (1 + weight, a cast)
-  // True for inputs, buffers, constants and their results, which never have a gradient.
-  bool is_free = false;
+  bool is_made = false;               // computed from `weight` alone (1 + weight, a cast)
+  bool is_free = false;               // input, buffer, constant or their result: no gradient
 
   std::int64_t numel() const;
   double bytes() const;
@@ -36,12 +34,11 @@ using CallValue = std::variant<std::monostate, bool, std::int64_t, double, std::
 
 struct OperatorCall {
   std::string target;  // "aten.linear.default"
-  // Tensors by argument name. A tensor list has several entries.
+  // By argument name. A tensor list has several entries.
   std::vector<std::pair<std::string, std::vector<CallTensor>>> tensors;
-  // other arguments, except those at their default
-  std::vector<std::pair<std::string, CallValue>> values;
-  std::vector<CallTensor> results;  // a list of tensors is flattened
-  bool without_gradient = false;    // runs without recording gradients
+  std::vector<std::pair<std::string, CallValue>> values;  // without arguments at their default
+  std::vector<CallTensor> results;                        // a list of tensors is flattened
+  bool without_gradient = false;                          // runs without recording gradients
 
   const CallTensor* tensor(std::string_view argument, std::size_t index = 0) const;
   std::int64_t integer(std::string_view argument, std::int64_t otherwise) const;
@@ -52,33 +49,32 @@ struct OperatorCall {
 };
 
 struct OperatorRow {
-  // Saved tensors are named by storage, so that each is counted once. Gradients are named "d " +
-  // value. A call becomes several operators if the gradients of its operands need different
-  // tensors.
+  // Saved tensors are named by storage, so that each counts once, and gradients "d " + value. A
+  // call becomes several operators if its operands' gradients need different tensors.
   std::vector<Operator> operators;
-  bool known = true;  // false: no rule is known, so the cost is one pass over the tensors
+  bool known = true;  // false: no rule, so one pass over the tensors
   double in_forward = 0, in_backward = 0;
 };
 
-// Whether we know the costs of `target` ("aten.linear.default") or of another overload.
+// Whether costs of `target` ("aten.linear.default") or another overload are known.
 bool has_row(std::string_view target);
 
 // Precondition: the call has passed settle_results().
 OperatorRow row_of(const OperatorCall& call, const Precision& precision);
 
-// Whether LibTorch's CPU backend uses its flash attention kernel, which never stores all scores.
-// The kernel requires four dimensions, equal head widths, contiguous channels, no dropout and no
-// mask with a gradient. Other kernels store float32 scores.
+// Whether LibTorch's CPU backend uses the attention kernel that never stores all scores. It
+// requires four dimensions, equal head widths, contiguous channels, no dropout and no mask with a
+// gradient. Other kernels store float32 scores.
 bool is_blockwise_attention(const OperatorCall& call);
 
 std::vector<std::int64_t> einsum_strides(const OperatorCall& call);
 
-// Sets all fields of the results except `sizes`. A view or in-place result shares its argument's
+// Sets all fields of the results except `sizes`. Views and in-place results share the argument's
 // storage.
 void settle_results(OperatorCall& call, const Precision& precision);
 
-// Throws Error(kInput), without file and node, for impossible sizes. row_of() and settle_results()
-// also throw it, and Error(kUsage) for unknown dtypes.
+// Throws Error(kInput) for impossible sizes, as do row_of() and settle_results(). These throw
+// Error(kUsage) for unknown dtypes.
 void check_sizes(const OperatorCall& call);
 
 // Returns the argument whose storage the result shares, or nullptr.
@@ -87,9 +83,8 @@ const CallTensor* viewed_argument(const OperatorCall& call, std::size_t result =
 bool is_viewable(const CallTensor& tensor, const std::vector<std::int64_t>& sizes);
 std::vector<std::int64_t> contiguous_strides(const std::vector<std::int64_t>& sizes);
 
-// Returns the operators and memory of a layer. Calls settle_results() for each call. Values in
-// `leaving` outlive the layer. Inputs without gradient are not counted, because all layers share
-// them.
+// Calls settle_results() for each call. Values in `leaving` outlive the layer. Gradient-free inputs
+// are not counted, because all layers share them.
 LayerOperators operators_of(std::vector<OperatorCall>& calls,
                             const std::vector<std::string>& leaving, const Precision& precision);
 

@@ -7,7 +7,7 @@
 namespace sluice::detail {
 namespace aten_rows {
 
-// Multiplies [.., K] by a weight [N, K] and adds an optional bias.
+// [.., K] times [N, K], plus an optional bias.
 void linear(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
   row.reads_first({"input", "weight"});
@@ -59,11 +59,11 @@ void matmul(Row& row) {
   if (of_a <= 2 && of_b <= 2) {
     row.keep(*a, row.wants(*b));
     row.keep(*b, row.wants(*a));
-  } else if (of_b <= 2) {  // all dimensions of `a` except the last are rows of one matrix
+  } else if (of_b <= 2) {  // all but the last dimension of a are rows
     row.keep_operand(*a, {a->numel() / std::max<std::int64_t>(1, last_of(*a)), last_of(*a)},
                      row.wants(*b));
     row.keep_operand(*b, b->sizes, row.wants(*a));
-  } else if (of_a <= 2) {  // the transposed case: b's leading dimensions are rows
+  } else if (of_a <= 2) {  // transposed: leading dimensions of b are rows
     CallTensor turned = *b;
     turned.strides = b->strides.empty() ? contiguous_strides(b->sizes) : b->strides;
     std::swap(turned.sizes[of_b - 1], turned.sizes[of_b - 2]);
@@ -93,8 +93,7 @@ struct Lettered {
   bool has(char letter) const {
     return at(letter) != std::string::npos && tensor->sizes[at(letter)] != 1;
   }
-  // Whether the tensor can be viewed, without a copy, with one axis per group of letters. Sets the
-  // sizes of these axes.
+  // Whether the tensor can be viewed with one axis per group of letters. Sets the axes' sizes.
   bool is_viewable_as(const std::vector<std::string>& groups, Sizes& sizes) const {
     const Sizes own = tensor->strides.empty() ? contiguous_strides(tensor->sizes) : tensor->strides;
     CallTensor ordered = *tensor;
@@ -112,13 +111,12 @@ struct Lettered {
   }
 };
 
-// An einsum of two tensors as a matrix product. Each letter of the equation belongs to both
-// operands, to one, or to the inner dimension.
+// An einsum of two tensors as a matrix product: letters in both, in one, or summed.
 struct Pairing {
   Lettered a, b;
   std::string both, of_a, of_b, inner;
-  bool sums = false;     // false: elementwise product, no letter is summed
-  bool is_known = true;  // false: the einsum is no single matrix product
+  bool sums = false;     // false: elementwise product
+  bool is_known = true;  // false: no single matrix product
   double operations = 2;
 };
 
@@ -143,7 +141,7 @@ Pairing pairing_of(const OperatorCall& call) {
   std::string letters = pair.a.letters + pair.b.letters;
   std::sort(letters.begin(), letters.end());
   letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
-  // The left operand is the one whose letters come first in the result, without shared letters.
+  // The left operand is the one whose unshared letters come first in the result.
   for (const char letter : result) {
     if (pair.a.has(letter) == pair.b.has(letter)) continue;
     if (pair.b.has(letter)) std::swap(pair.a, pair.b);
@@ -165,15 +163,13 @@ Pairing pairing_of(const OperatorCall& call) {
     if (result.find(letter) != std::string::npos) continue;
     pair.sums = true;
     if (in_a && in_b) pair.inner += letter;
-    // einsum first sums a letter that only one operand has. That creates a tensor, so the result is
-    // not known.
+    // einsum first sums a letter that only one operand has, which creates a tensor.
     if (in_a != in_b) pair.is_known = false;
   }
   return pair;
 }
 
-// An operand that cannot be viewed as matrices is copied. For an unsupported equation, all operands
-// are saved for the backward.
+// Copies operands that cannot be viewed as matrices. Unsupported equations save all operands.
 void einsum(Row& row) {
   const Pairing pair = pairing_of(row.call());
   if (!pair.is_known) return all_operands(row);
@@ -199,7 +195,7 @@ void einsum(Row& row) {
   row.product(*pair.a.tensor, *pair.b.tensor, pair.operations);
 }
 
-// For larger float32 inputs, LibTorch uses oneDNN's convolution (measured with a single thread).
+// Larger float32 convolutions use oneDNN (single thread).
 constexpr std::int64_t kLargePicture = 20480;
 
 void convolution(Row& row) {
@@ -228,8 +224,7 @@ void convolution(Row& row) {
                   as_double(std::max<std::int64_t>(1, first)));
 }
 
-// Grouped matrix product of experts: each row of the sorted input is multiplied by its expert's
-// matrix.
+// Multiplies each row of the sorted input by the matrix of its expert.
 void grouped(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
   row.reads_first({"input", "weight"});
@@ -272,8 +267,7 @@ void attention(Row& row) {
   }
   const double drops = row.call().real("dropout_p", 0) > 0;
   row.reads_only({"query", "key", "attn_mask"});
-  // This kernel scales copies of queries and keys, and repeats keys and values for every query
-  // head.
+  // Scales inputs, and repeats keys and values for every query head.
   const double wide_pairs = kFloat * pairs;
   const std::int64_t queries = q->sizes.size() < 2 ? 1 : q->sizes[q->sizes.size() - 2];
   const double heads_rows = as_double(rows / std::max<std::int64_t>(1, queries)) * as_double(keys);
@@ -298,8 +292,8 @@ void attention(Row& row) {
   row.forward(sums);
   row.gradient_of(*v, sums);
   if (of_scores) row.gradient_of(row.wants(*q) ? *q : *k, sums);
-  // Temporary memory: scores, softmax result, a copy without fully masked rows, and booleans. At
-  // the peak, the scaled inputs exist but not the final result.
+  // The softmax needs scores, result, a copy without fully masked rows, and booleans. Scaled inputs
+  // exist then, but not the final result.
   const double masked = mask && mask->dtype == "bool" ? kFloat * as_double(mask->numel()) : 0;
   row.set_temporary_bytes(std::max(0.0, kFloat * as_double(q->numel()) + 3 * wide_pairs + pairs +
                                             masked - row.result().bytes()));

@@ -1,6 +1,6 @@
-// Collects the operators of one call, and the tensors that they save for the backward. Parameters
-// always exist, so saving one costs nothing. An operator with weights keeps its saved tensors until
-// its weight gradients (W) are computed.
+// Collects the operators of one call and the tensors saved for their backward. Parameters cost
+// nothing, since they always exist. Operators with weights keep saved tensors until W, the weight
+// gradient.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,8 @@
 namespace sluice::detail::aten_rows {
 
 using Sizes = std::vector<std::int64_t>;
-inline constexpr double kFloat = 4, kInt64 = 8;  // bytes per element
-// limit for the elements of a tensor, so that strides do not overflow
-inline constexpr double kMostElements = 1LL << 48;
+inline constexpr double kFloat = 4, kInt64 = 8;     // bytes per element
+inline constexpr double kMostElements = 1LL << 48;  // per tensor, so that strides do not overflow
 
 inline double as_double(std::int64_t count) { return static_cast<double>(count); }
 inline std::int64_t product_of(const Sizes& sizes) {
@@ -37,8 +36,8 @@ inline double element(const CallTensor& tensor) {
   return as_double(dtype_bytes(tensor.dtype));
 }
 
-// The costs of one call. In `Needed`, kFirstFlows and kSecondFlows mean the first and second value
-// that an operator reads. kWeight means its first weight.
+// In `Needed`, "first" and "second" count the values that an operator reads. kWeight means its
+// first weight.
 class Row {
  public:
   Row(const OperatorCall& call, const Precision& precision) : call_(call), precision_(precision) {
@@ -66,8 +65,7 @@ class Row {
     row_.operators.clear();
     begin(order, 0);
   }
-  // Splits the call: the previous operator now writes the value `between`. A new operator reads
-  // `between` and `arguments`.
+  // Splits off an operator that reads `arguments` and the previous operator's result `between`.
   void then_reads(const std::string& between, const std::vector<std::string>& arguments) {
     const std::string writes = std::exchange(at().writes, between);
     row_.operators.emplace_back();
@@ -84,7 +82,7 @@ class Row {
     at().writes = writes;
   }
 
-  // Returns when the operand's gradient is computed, or nothing if it has none.
+  // Returns when the operand's gradient is computed, if ever.
   std::optional<Needed> wants(const CallTensor& operand) const {
     if (!is_differentiable(operand)) return std::nullopt;
     const Operator& of = row_.operators.back();
@@ -111,8 +109,8 @@ class Row {
   void keep_own(std::string_view what, double bytes, std::optional<Needed> when) {
     if (when) keep_own(what, bytes, *when);
   }
-  // Saves an operand that a matrix product reads as matrices of `sizes`. If autocast or another
-  // layout requires a copy, saves the copy instead.
+  // Saves an operand that a product reads as matrices of `sizes`, or its copy if autocast or
+  // another layout requires one.
   void keep_operand(const CallTensor& tensor, const Sizes& sizes, std::optional<Needed> when) {
     if (!when) return;
     const double casted = product_bytes(tensor) * as_double(product_of(sizes));
@@ -131,7 +129,7 @@ class Row {
     return is_casted(tensor) ? as_double(precision_.product_bytes()) : element(tensor);
   }
 
-  // Counts `operations` for the forward, and again for each operand's gradient.
+  // Counts `operations` for the forward and for each operand's gradient.
   void product(const CallTensor& a, const CallTensor& b, double operations) {
     forward(operations);
     for (const CallTensor* operand : {&a, &b}) gradient_of(*operand, operations);
@@ -152,7 +150,7 @@ class Row {
                           .name = name,
                           .bytes = {.constant = bytes}});
   }
-  // Replaces the temporary bytes counted so far, including those of keep_own().
+  // Replaces all temporary bytes so far, including those of keep_own().
   void set_temporary_bytes(double bytes) { row_.in_forward = bytes; }
   void takes(double bytes) { row_.in_forward += bytes; }
   void add_backward_temporary_bytes(double bytes) { row_.in_backward += bytes; }
@@ -162,7 +160,7 @@ class Row {
     const Needed all = Needed::kTrains;
     for (Operator& of : row_.operators) {
       if (of.weights.empty()) continue;
-      // The autograd node frees its tensors only after the weight gradients.
+      // The autograd node frees saved tensors only after W, the weight gradient.
       std::vector<OperatorBytes> later;
       for (const OperatorBytes& bytes : of.bytes) {
         if (bytes.field != &LayerCost::after_forward) continue;

@@ -1,4 +1,4 @@
-// Rules for the tensors that LibTorch's CPU operators save for their backward, as measured by
+// The tensors that LibTorch's CPU operators save for their backward, as measured by
 // tests/family/measure_aten.py.
 #include <array>
 #include <iterator>
@@ -150,8 +150,7 @@ void indexed(Row& row) {
 void embedding(Row& row) {
   indexed(row);
   const CallTensor& table = *row.tensor("weight");
-  // Index gradients have the size of the table: the gradient, and its float32 copy for
-  // accumulation.
+  // The gradient, and its float32 copy for accumulation, are as large as the table.
   const double copies = table.dtype == "float32" ? element(table) : element(table) + kFloat;
   if (!table.weight.empty()) row.at_end("d " + table.name, copies * as_double(table.numel()));
 }
@@ -206,8 +205,7 @@ void adaptive_pool(Row& row) {
   if (!is_mean || size.empty()) row.keep(*row.first());
 }
 
-// `write` describes the operators named `name`. The rule applies only to calls with all arguments
-// in `needs`.
+// Applies only to calls that have all arguments in `needs`.
 struct Rule {
   std::string_view name;
   void (*write)(Row&);
@@ -473,7 +471,7 @@ constexpr Rule kRules[] = {
 
 const Rule* rule_of(std::string_view target) {
   std::string_view name = operator_name(target);
-  if (!target.starts_with("aten.")) {  // custom operators are looked up by their whole name
+  if (!target.starts_with("aten.")) {  // a custom operator, by its whole name
     name = target.substr(0, target.rfind('.'));
     if (name.find('.') == std::string_view::npos) return nullptr;
   }

@@ -11,19 +11,19 @@ struct AtenRow {
   // Names of arguments that the operator writes, and of arguments whose storage a result may share,
   // separated by blanks.
   std::string_view written, shared;
-  bool draws = false;  // true if the operator may draw random numbers
+  bool draws = false;  // may draw random numbers
 };
 
 extern const AtenRow kAtenRows[];  // sorted by name
 extern const std::size_t kNumAtenRows;
 
-// Returns the row of "aten.add_.Tensor", or nullptr if graphs may not run the operator.
+// Returns nullptr unless graphs may run `target` ("aten.add_.Tensor").
 const AtenRow* find_aten_row(std::string_view target);
 
-// Whether `name` is one of `names`, which are separated by blanks.
+// `names` are separated by blanks.
 bool contains_name(std::string_view names, std::string_view name);
 
-// Functions on symbolic numbers that graphs may call: "_operator.mul", "torch.sym_max".
+// Functions on symbolic numbers: "_operator.mul", "torch.sym_max".
 extern const std::string_view kNumberFunctions[];
 extern const std::size_t kNumNumberFunctions;
 bool is_number_function(std::string_view target);

@@ -104,7 +104,7 @@ constexpr std::string_view kAutocastFloats[] = {"avg_pool3d",
 }  // namespace
 
 std::string_view operator_name(std::string_view target) {
-  if (!target.starts_with(kAten)) {  // for example "_operator.mul", "torch.sym_ite"
+  if (!target.starts_with(kAten)) {  // "_operator.mul", "torch.sym_ite"
     const std::size_t dot = target.find('.');
     return dot == std::string_view::npos ? target : target.substr(dot + 1);
   }

@@ -1,5 +1,4 @@
-// Computes which results are views, and the strides of all results, by the rules of LibTorch's CPU
-// backend.
+// Determines views, and the strides of results, by LibTorch's CPU rules.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -36,7 +35,7 @@ std::optional<Sizes> strides_as(const CallTensor& from, const Sizes& to) {
   if (from.numel() == 0) return contiguous_strides(to);
   const Sizes strides = strides_of(from);
   Sizes result(to.size());
-  std::size_t next = to.size();  // strides of the dimensions from `next` on are known
+  std::size_t next = to.size();  // strides from `next` on are known
   std::int64_t base = strides.empty() ? 1 : strides.back();
   std::int64_t elements = 1, placed = 1;
   for (std::size_t i = from.sizes.size(); i-- > 0;) {
@@ -66,14 +65,13 @@ std::size_t axis_of(std::int64_t dimension, std::size_t count) {
       std::clamp<std::int64_t>(axis, 0, std::max<std::int64_t>(0, std::int64_t(count) - 1)));
 }
 
-// Returns the step of a slice.
 std::int64_t steps(const OperatorCall& call) {
   return std::clamp<std::int64_t>(call.integer("step", 1), 1, std::int64_t{1} << 12);
 }
 
 enum class Way {
-  kSizes,  // strides follow from the result's sizes: view, reshape
-  kSame,   // same strides as the argument: alias, detach
+  kSizes,  // by the result's sizes: view, reshape
+  kSame,   // unchanged: alias, detach
   kTranspose,
   kPermute,
   kMove,
@@ -83,7 +81,7 @@ enum class Way {
   kSlice,
   kExpand,
   kUnfold,
-  kGiven,  // the strides are an argument: as_strided
+  kGiven,  // strides are an argument
   kDiagonal,
   kBroadcast,
 };
@@ -91,8 +89,8 @@ enum class Way {
 struct View {
   std::string_view name;
   Way way;
-  std::string_view first = "", second = "";  // names of the arguments that give dimensions
-  bool may_copy = false;                     // true if LibTorch copies when a view is impossible
+  std::string_view first = "", second = "";  // names of dimension arguments
+  bool may_copy = false;                     // copies if a view is impossible
 };
 
 constexpr std::array kViews = {
@@ -141,7 +139,7 @@ const View* view_of(std::string_view name) {
   return found == kViews.end() ? nullptr : found;
 }
 
-// Whether a cast or copy has nothing to do and returns its argument itself.
+// Whether a cast or copy returns its argument unchanged.
 bool returns_argument(const OperatorCall& call, std::string_view name, const CallTensor& self) {
   const bool same_type = call.results.front().dtype == self.dtype;
   if (name == "to" || name == "type_as") return same_type && !call.flag("copy", false);
@@ -239,7 +237,7 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
       strides.assign(result.sizes.size(), 0);
       for (std::size_t i = 0; i < count; ++i)
         if (self.sizes[i] == result.sizes[i + added]) strides[i + added] = from[i];
-      // A new dimension has size 1, so its stride does not matter.
+      // The stride of a new dimension of size 1 does not matter.
       for (std::size_t i = added; i-- > 0;)
         if (result.sizes[i] == 1 && i + 1 < strides.size())
           strides[i] = saturating_multiply(strides[i + 1], result.sizes[i + 1]);
@@ -269,8 +267,8 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
   return std::nullopt;
 }
 
-// Elementwise results have the memory layout of their operands. To order two dimensions, LibTorch
-// uses the first operand that is not broadcast along them.
+// Elementwise results have the layout of their operands. Two dimensions are ordered by the first
+// operand that is not broadcast there.
 Sizes strides_by_elements(const OperatorCall& call, const CallTensor& result) {
   struct Operand {
     Sizes strides;
@@ -299,7 +297,7 @@ Sizes strides_by_elements(const OperatorCall& call, const CallTensor& result) {
     }
     return 0;
   };
-  std::vector<std::size_t> order(count);  // dimensions by increasing stride
+  std::vector<std::size_t> order(count);  // smallest stride first
   for (std::size_t i = 0; i < count; ++i) order[i] = count - 1 - i;
   for (std::size_t i = 1; i < count; ++i) {
     std::size_t at = i;
@@ -339,8 +337,7 @@ const CallTensor* first_tensor(const OperatorCall& call) {
   return nullptr;
 }
 
-// Returns the result's dtype. Under CPU autocast, matrix products return the autocast dtype and
-// some other operators float32.
+// Under CPU autocast, matrix products return the autocast dtype, and some operators float32.
 std::string type_of(const OperatorCall& call, const CallTensor& result, std::string_view name,
                     const Precision& precision) {
   if (!precision.casts() || !result.is_floating()) return result.dtype;

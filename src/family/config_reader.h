@@ -10,22 +10,21 @@
 
 namespace sluice::detail {
 
-// Largest size accepted from a file. Bounds memory and prevents overflow for malicious files.
+// Bounds memory and prevents overflow for malicious files.
 inline constexpr std::int64_t kMaxDimension = std::int64_t{1} << 30;
 inline constexpr double kMaxParameters = 1e15;
 
 class ConfigReader {
  public:
-  // `object` must outlive the reader. `prefix` names a nested object in errors
-  // ("rope_parameters.").
+  // `object` must outlive the reader. `prefix` is for example "rope_parameters.".
   ConfigReader(const Json& object, std::string file_name, std::string prefix = {});
 
   bool has(const std::string& key) const;
-  bool is_null(const std::string& key) const;  // whether the key is present with the value null
+  bool is_null(const std::string& key) const;  // present, with the value null
   bool is_object(const std::string& key) const;
   std::vector<std::string> keys() const;  // present keys, sorted
-  // Reads a size that may be stored under any of `names`. Throws if two of the fields differ, or if
-  // one is null, as in transformers.
+  // Reads a size that has several names. Throws if their values differ, or if one is null, as in
+  // transformers.
   std::int64_t size_of(const std::vector<std::string>& names, std::int64_t absent,
                        std::int64_t max = kMaxDimension) const;
   std::int64_t size(const std::string& key, std::int64_t fallback,
@@ -34,13 +33,13 @@ class ConfigReader {
   double number(const std::string& key, double fallback, double min, double max) const;
   bool flag(const std::string& key, bool fallback) const;
   std::string text(const std::string& key, const std::string& fallback) const;
-  // Returns an empty list if the key is absent, like the two functions below.
+  // Returns an empty list if absent, like the two functions below.
   std::vector<std::string> texts(const std::string& key) const;
   std::vector<std::int64_t> sizes(const std::string& key, std::int64_t min, std::int64_t max) const;
   std::vector<double> numbers(const std::string& key, double min, double max) const;
   std::optional<ConfigReader> object(const std::string& key) const;
   void require_flag(const std::string& key, bool accepted, bool fallback) const;
-  // Throws if the value (null counts as one) is not in the JSON list `accepted`.
+  // Throws if the value, even null, is not in the JSON list `accepted`.
   void require_one_of(const std::string& key, const std::string& accepted) const;
 
   // Throws Error(kInput) at "file, field 'prefix.key'".

@@ -1,4 +1,4 @@
-// Building blocks for layers of decoder models. The activation between layers is named "hidden".
+// Layers of decoder models, which pass on "hidden".
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace sluice::detail {
 
-// Returns the model inputs "input_ids" and "labels", int64 [rows, length].
+// Inputs "input_ids" and "labels", int64 [rows, length].
 std::vector<ValueSpec> decoder_inputs();
 
 // A layer that reads and writes "hidden", [rows, length, width]. A block also reads the optional
@@ -22,9 +22,8 @@ LayerInfo embedding_layer(std::string name, std::int64_t rows, std::int64_t widt
                           std::int64_t num_positions = 0);
 LayerInfo norm_layer(std::string name, NormKind kind, std::int64_t width,
                      const Precision& precision);
-// Describes the head, including the cost of the loss. If `embedding` is not "", the head is tied to
-// that parameter. If the loss uses vocabulary blocks, the layer reads labels and writes the loss
-// instead of logits.
+// The head's cost includes the loss. Unless `embedding` is "", the head is tied to that parameter.
+// If the loss uses vocabulary blocks, the layer reads labels and writes the loss instead of logits.
 LayerInfo head_layer(std::string name, std::int64_t vocab_size, std::int64_t width,
                      const std::string& embedding, const Precision& precision, bool capped = false);
 

@@ -11,26 +11,23 @@
 
 namespace sluice::detail {
 
-// Whether norms come before attention and feed-forward, behind them (before the residual sum), or
-// both.
+// Norms before attention and feed-forward, behind them (before the residual sum), or both.
 enum class NormPlaces { kBefore, kBehind, kBoth };
 
-// Norms of queries and keys before rotation: none, each head separately, or all heads together.
+// Norms of queries and keys: none, per head, or over all heads.
 enum class HeadNorms { kNone, kEach, kTogether };
 
 struct BlockConfig {
-  // sliding window: tokens that a token attends to, including itself; 0: all
-  std::int64_t window = 0;
-  int rope = 0;  // index into DecoderConfig::ropes; -1: no rotation
+  std::int64_t window = 0;  // tokens that a token attends to, including itself; 0: all
+  int rope = 0;             // index into DecoderConfig::ropes; -1: no rotation
 };
 
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): by subject; there is one a model.
 struct DecoderConfig {
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
   std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
-  // Some rope types use this length. Sequences may be longer.
-  std::int64_t max_position_embeddings = 0;
-  // Embedding row of padding, which starts as zeros and has no gradient; -1: none.
+  std::int64_t max_position_embeddings = 0;  // used by some rope types; sequences may be longer
+  // Embedding row without gradient, initially zero; -1: none.
   std::int64_t padding_row = -1;
   double initializer_range = 0.02;
   bool tie_word_embeddings = false;
@@ -46,41 +43,37 @@ struct DecoderConfig {
   double attention_dropout = 0.0;
   double residual_dropout = 0.0, embedding_dropout = 0.0;
   std::optional<double> attention_scale;  // default: 1 / sqrt(head_dim)
-  // a token that attends to no token gets the mean of all values
-  bool fully_masked_gets_mean = false;
-  std::optional<double> attention_cap;  // attention scores s become cap * tanh(s / cap)
+  bool fully_masked_gets_mean = false;    // a fully masked token gets the mean of all values
+  std::optional<double> attention_cap;    // scores s become cap * tanh(s / cap)
   Activation activation = Activation::kSilu;
 
   double embedding_scale = 1.0;
-  // Round embedding_scale to the weights' dtype.
-  bool embedding_scale_in_weight_type = false;
-  double residual_scale = 1.0;  // factor of a block's output
+  bool embedding_scale_in_weight_type = false;  // round the scale to the weights' dtype
+  double residual_scale = 1.0;                  // factor of a block's output
   double logit_divisor = 1.0;
   std::optional<double> logit_cap;
 
   std::vector<RopeConfig> ropes = {RopeConfig()};
-  bool wide_rope = false;           // compute the rotation in float32
-  std::int64_t rotary_dim = 0;      // rotated channels per head
-  std::vector<BlockConfig> blocks;  // one per layer
+  bool wide_rope = false;       // rotate in float32
+  std::int64_t rotary_dim = 0;  // rotated channels per head
+  std::vector<BlockConfig> blocks;
 
   std::int64_t query_width() const { return num_attention_heads * head_dim; }
   std::int64_t key_value_width() const { return num_key_value_heads * head_dim; }
 };
 
-// Sizes for fields that config.json lacks: defaults of transformers 5.23. transformers 4 omitted
-// default sizes in nested configurations.
+// Defaults of transformers 5.23. transformers 4 omitted them in nested configurations.
 struct DecoderSizes {
   std::int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_attention_heads;
 };
 
 struct DecoderKeys {
   DecoderSizes sizes;
-  // Used if config.json lacks the field. If this is unset, or the field is null, the value is
-  // num_attention_heads.
+  // Value for an absent field. Without it, and for null, num_attention_heads.
   std::optional<std::int64_t> num_key_value_heads = std::nullopt;
-  // If unset, the default is hidden_size / num_attention_heads.
+  // Default: hidden_size / num_attention_heads.
   std::optional<std::int64_t> head_dim = std::nullopt;
-  bool heads_divide_hidden_size = false;  // require divisibility even if head_dim is set
+  bool heads_divide_hidden_size = false;  // required even with head_dim
   std::int64_t max_position_embeddings = 2048;
   const char* norm_eps = "rms_norm_eps";
   double default_norm_eps = 1e-6;
@@ -90,23 +83,22 @@ struct DecoderKeys {
   bool tie_word_embeddings = false;
 };
 
-// Reads an activation function by transformers' name. If absent, it is `usual`.
+// Reads transformers' name of an activation. Default: `usual`.
 Activation read_activation(const ConfigReader& config, const std::string& key,
                            const std::string& usual);
 
-// Reads all fields of DecoderConfig except windows and rope settings.
+// Reads all fields except windows and ropes.
 DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys& keys);
 
-// Reads the field layer_types. Returns whether each block has a sliding window, or an empty list if
-// the field is absent.
+// Returns whether each block has a sliding window, or an empty list without layer_types.
 std::vector<bool> read_layer_types(const ConfigReader& config, std::int64_t num_layers);
 
-// Reads sliding_window. Returns nothing if it is null, and `absent` if the key is missing.
+// Returns nothing if sliding_window is null, and `absent` without the key.
 std::optional<std::int64_t> read_window(const ConfigReader& config,
                                         std::optional<std::int64_t> absent);
 
-// Gives a sliding window to the blocks in `has_window`, or in the field layer_types if present.
-// Throws Error(kInput) if such a block has no window size.
+// The field layer_types overrides `has_window`. Throws Error(kInput) if a listed block has no
+// window size.
 void set_windows(DecoderConfig& out, const ConfigReader& config, std::optional<std::int64_t> window,
                  const std::vector<bool>& has_window);
 

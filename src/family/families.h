@@ -11,21 +11,18 @@
 namespace sluice::detail {
 
 struct Family {
-  std::string name;  // model_type of config.json; kind/hf_names.h lists the family's names in files
+  std::string name;  // model_type of config.json
   ModelSpec (*read)(const ConfigReader& config, const Precision& precision);
-  // reads a DecoderConfig; null if the family has none
-  DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;
+  DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;  // null without a DecoderConfig
   bool conv1d = false;  // block matrices are stored as [in, out]
 };
 
 const std::vector<Family>& families();
-// Returns nullptr for an unknown family.
 const Family* find_family(const std::string& name);
 
-// Throws Error(kInput) if the text is no JSON object.
 Json parse_config(const std::string& text, const std::string& file_name);
 
-// Returns the configuration of the language model inside `document` (nested.h).
+// Returns the configuration of the language model inside (nested.h).
 Json language_config(const Json& document);
 
 template <typename Config>

@@ -20,7 +20,7 @@ OperatorList block_operators(const GptNeoxConfig& c, const Precision& precision)
   operators.matrix("attention.dense", d, d, c.attention_bias);
   operators.matrix("mlp.dense_h_to_4h", f, d, /*bias=*/true);
   operators.matrix("mlp.dense_4h_to_h", d, f, /*bias=*/true);
-  // Output rows are ordered by head, each with its q, k and v. Divide the matrix at heads.
+  // Output rows are ordered by head: q, k, v of the first head, then of the next.
   operators.divide_outputs("attention.query_key_value", c.num_attention_heads);
   operators.divide_inputs("attention.dense", c.num_attention_heads);
   operators.divide_outputs("mlp.dense_h_to_4h");
@@ -73,7 +73,7 @@ GptNeoxConfig read_gpt_neox_config(const ConfigReader& config) {
         formatted("{} does not divide hidden_size = {}", out.num_attention_heads, out.hidden_size),
         "write a divisor: all heads have equally many channels");
   }
-  // transformers would apply head_dim only to the rotation, so we reject other values.
+  // transformers would rotate only head_dim channels, not resize heads.
   if (config.size("head_dim", out.head_dim()) != out.head_dim())
     config.fail("head_dim", "it is not hidden_size / num_attention_heads", "leave it out");
   out.max_position_embeddings = config.size("max_position_embeddings", 2048);

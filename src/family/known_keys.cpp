@@ -9,7 +9,7 @@ namespace {
 
 using enum KeyUse;
 
-// All families except gpt2 and gpt_neox.
+// All families but gpt2 and gpt_neox.
 constexpr const char* kDecoders =
     "llama mistral qwen2 qwen3 gemma2 gemma3_text olmo2 granite smollm3 mixtral qwen3_moe olmoe "
     "phi3 starcoder2";
@@ -21,7 +21,7 @@ constexpr const char* kRmsNorms =
     "phi3";
 constexpr const char* kWithExperts = "mixtral qwen3_moe olmoe";
 
-// Keys of PreTrainedConfig and of the families' configuration classes in transformers 5.23.
+// Keys of PreTrainedConfig and of the families' classes in transformers 5.23.
 constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"model_type", kRead},
     {"vocab_size", kRead},
@@ -50,7 +50,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"_rope_type_labels", kRefused, "", "[null, []]"},
     {"default_rope_type", kRefused, "", "[\"default\"]"},
 
-    // Keys for metadata, model outputs and performance.
+    // Keys for metadata, results and performance.
     {"transformers_version", kHarmless},
     {"architectures", kHarmless},
     {"auto_map", kHarmless},

@@ -1,6 +1,6 @@
-// The configuration keys of transformers and PEFT, so that no key that affects numbers is ignored.
+// The configuration keys of transformers and PEFT. No key that affects numbers is ignored.
 // tests/oracle/check_keys.py compares the tables with both libraries. Keys outside the tables have
-// no effect in either library.
+// no effect.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 namespace sluice::detail {
 
 enum class KeyUse {
-  kRead,      // the family's reader uses or rejects it
+  kRead,      // read or rejected by the family's reader
   kHarmless,  // affects no loss or gradient
   kRefused,   // only neutral values are accepted
 };
@@ -19,18 +19,17 @@ enum class KeyUse {
 struct KnownKey {
   const char* name;
   KeyUse use;
-  const char* families = "";  // families that have the key, separated by spaces; "" for all
+  const char* families = "";  // separated by spaces; "" for all
   const char* neutral = "";   // JSON list of accepted values
 };
 
 std::span<const KnownKey> config_keys();
 std::span<const KnownKey> adapter_keys();
 
-// Returns nullptr for an unknown key.
 const KnownKey* find_known_key(std::span<const KnownKey> keys, const std::string& name,
                                const std::string& family = {});
 
-// Throws Error(kInput) if a kRefused key has a value other than its neutral ones.
+// Throws Error(kInput) for a kRefused key with a value that is not neutral.
 void require_neutral_keys(const ConfigReader& config, std::span<const KnownKey> keys,
                           const std::string& family = {});
 

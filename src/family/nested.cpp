@@ -16,17 +16,16 @@
 namespace sluice::detail {
 namespace {
 
-// limit for the text of a safetensors header or index
-constexpr std::size_t kMaxNamesBytes = 100'000'000;
+constexpr std::size_t kMaxNamesBytes = 100'000'000;  // limit for a header or an index
 constexpr const char* kTies = "tie_word_embeddings";
 
 struct Whole {
   const char* name;       // model_type of config.json
-  const char* text_type;  // default of text_config's model_type
-  const char* inside;     // replaces the base model's prefix in parameter names
-  // Whether the head is tied if no setting decides; kAsText: as in text_config.
+  const char* text_type;  // default model_type of text_config
+  const char* inside;     // replaces the base model's prefix in names
+  // Whether the head is tied by default; kAsText: like text_config.
   enum { kNever, kAlways, kAsText } ties;
-  // Default of text_config. Null: the outer object itself has the fields.
+  // Default text_config. Null: the outer object has the fields.
   const char* usual_text = "{}";
 };
 
@@ -50,14 +49,14 @@ constexpr std::array kWholes = {
     Whole{"smolvlm", "llama", "model.text_model.", Whole::kNever, kIdeficsText},
 };
 
-// A text_config that another family's reader can read. Its three-dimensional positions are equal
-// for pure text, so ordinary rotation applies.
+// A text_config that another family's reader accepts. Its three positions per token are equal for
+// pure text.
 struct Alias {
   const char* text_type;
   const char* family;
   const char* defaults;  // JSON defaults that differ from the family's
   double rope_theta;     // default of rope_theta
-  bool reads_head_dim;   // false: head_dim is always hidden_size / num_attention_heads
+  bool reads_head_dim;   // false: always hidden_size / num_attention_heads
 };
 constexpr const char* kQwen2VlDefaults =
     R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568,
@@ -117,9 +116,9 @@ bool ties_by_default(const Json& text) {
   return family->decoder(ConfigReader(nothing, "text_config")).tie_word_embeddings;
 }
 
-// Follows transformers 5.23. With kAsText, the head is tied if text_config or the outer object says
-// so. Other models use only the outer object or, without a setting there, `whole.ties`. `text` must
-// have the model_type of its family.
+// As in transformers 5.23. With kAsText, text_config or the outer object may tie the head.
+// Otherwise only the outer object counts, with `whole.ties` as its default. `text` has the
+// model_type of its family.
 bool is_head_tied(const Json& document, const Json& text, const Whole& whole) {
   if (whole.ties == Whole::kAsText &&
       (says(text, kTies) ? text.at(kTies) == true : ties_by_default(text)))
@@ -137,8 +136,7 @@ Json text_of(const Json& document, const Whole* whole) {
 }
 
 struct Naming {
-  // `base` replaces the base model's prefix. `head` precedes all other names.
-  std::string base, head;
+  std::string base, head;  // base replaces the base model's prefix, head precedes other names
 
   std::string operator()(const std::string& name, const std::string& base_prefix) const {
     if (name.empty()) return name;
@@ -146,7 +144,7 @@ struct Naming {
   }
 };
 
-// Returns the known ways to name parameters, with the prefix `inside` first.
+// Known naming schemes, with `inside` first.
 std::vector<Naming> namings(const std::string& inside, const std::string& base_prefix) {
   return {{inside, ""},
           {"language_model." + base_prefix, "language_model."},
@@ -176,8 +174,7 @@ Json language_config(const Json& document) {
     for (const char* key : {"hidden_size", "vocab_size"}) {
       if (says(document, key)) config[key] = document.at(key);
     }
-    // Models of unknown type can be planned but not trained. Their head is tied if either object
-    // says so.
+    // Models of unknown type are only planned. Either object may tie their head.
     if (!config.contains(kTies) && document.contains(kTies)) config[kTies] = document.at(kTies);
     if (document.at(kTies) == true) config[kTies] = true;
     return config;
@@ -222,7 +219,7 @@ std::set<std::string> stored_names(const std::string& directory) {
     file.read(prefix.data(), prefix.size(), 0);
     std::uint64_t length = 0;
     for (std::size_t i = prefix.size(); i-- > 0;) length = length << 8 | prefix[i];
-    // No error here: safetensors.h reports the broken file when it opens it.
+    // safetensors.h reports the broken file when it opens it.
     if (length > kMaxNamesBytes || length > file.size() - prefix.size()) return names;
     std::string header(length, '\0');
     file.read(header.data(), header.size(), prefix.size());
@@ -240,8 +237,7 @@ void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::
   const Whole* whole = find_whole(document);
   const std::string prefix(find_hf_names(model.family)->base_prefix);
   const std::vector<Naming> known = namings(whole ? whole->inside : kLanguageModel, prefix);
-  // Names in the first block identify the naming. The name of a tied embedding would not, because
-  // it may be stored elsewhere.
+  // A name in the first block identifies the scheme. The name of a tied table may not.
   const std::string sample =
       model.layers.at(static_cast<std::size_t>(model.block_range().first)).parameters.at(0).name;
   const auto found = std::find_if(known.begin(), known.end(), [&](const Naming& naming) {

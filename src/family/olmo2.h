@@ -1,5 +1,4 @@
-// OLMo 2: norms only after attention and feed-forward. Norms of queries and keys cover all heads
-// together.
+// OLMo 2: norms only after attention and feed-forward, and of queries and keys over all heads.
 #pragma once
 
 #include "family/decoder_config.h"

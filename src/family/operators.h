@@ -1,6 +1,6 @@
-// Costs of the operators of built-in model families, for LibTorch's CPU operators and our fused
-// ones (src/ops): operations, bytes saved for the backward, temporary memory. Sizes are of one
-// tensor-parallel rank.
+// Costs of operators of built-in families: operations, bytes saved for the backward and temporary
+// memory, of LibTorch's CPU operators and our fused ones (src/ops). Sizes are per tensor-parallel
+// rank.
 #pragma once
 
 #include <cstdint>
@@ -18,44 +18,43 @@ namespace sluice::detail {
 enum class Activation { kSilu, kGelu, kGeluTanh, kRelu };
 
 enum class NormKind {
-  kRms,         // normalizes x in the dtype of x, then multiplies by the weight
-  kWideRms,     // like kRms, but computed in float32
-  kRmsPlusOne,  // computed in float32, multiplies by 1 + weight
-  kLayer,       // layer norm with a bias
+  kRms,         // normalizes in the dtype of x, multiplies by the weight
+  kWideRms,     // like kRms, in float32
+  kRmsPlusOne,  // in float32, times 1 + weight
+  kLayer,       // layer norm with bias
 };
 
 struct ExpertSizes {
-  std::string block;  // module names start with it: "{block}.gate" is the router
+  std::string block;  // prefix of "gate" (the router) and "experts"
   std::string gate, up, down;
   std::int64_t hidden = 0, inner = 0, experts = 0, top_k = 0;
   Activation activation = Activation::kSilu;
   bool normalizes = false, wide_weights = false, balances = false;
 };
 
-// The attention half of a block, including norm and residual sum. Strings are parameter names, or
-// "".
+// The attention half of a block, with norm and residual sum. Strings are parameter names, or "".
 struct AttentionSizes {
   std::string norm_before, norm_behind, query_norm, key_norm;
-  std::vector<std::string> projections;  // modules that project to q, k, v; or one for all
+  std::vector<std::string> projections;  // modules for q, k, v, or one for all
   std::string output;
   NormKind norm = NormKind::kRms;
   std::int64_t hidden = 0, heads = 0, head_dim = 0, query_width = 0, key_width = 0;
   std::int64_t rotary_dim = 0;
-  bool wide_rotary = false;    // compute the rotation in float32
-  bool norms_heads = false;    // normalize each head of q and k separately
-  bool copies_values = false;  // q, k, v are copied out of the joint projection instead of viewed
-  bool capped = false;         // caps scores, which are then stored unless fused
+  bool wide_rotary = false;    // rotate in float32
+  bool norms_heads = false;    // norm each head of q and k separately
+  bool copies_values = false;  // copies q, k, v out of a joint product instead of viewing it
+  bool capped = false;         // caps scores, and stores them unless fused
   double dropout = 0, residual_dropout = 0;
   bool fused = false;
 };
 
-// The feed-forward half of a block. Computes last(activation(first(x))), or with a gate
-// last(activation(gate(x)) * up(x)).
+// The feed-forward half of a block: last(activation(first(x))), or last(activation(gate(x)) *
+// up(x)).
 struct FeedForwardSizes {
   std::string norm_before, norm_behind;
-  std::vector<std::string> projections;  // modules gate and up; one for both; or `first`
+  std::vector<std::string> projections;  // gate and up, one for both, or first
   std::string last;
-  std::string reads = "h";  // "x" for the block's input, "h" for the attention's result
+  std::string reads = "h";  // "x" means the block's input
   NormKind norm = NormKind::kRms;
   Activation activation = Activation::kSilu;
   std::int64_t hidden = 0, inner = 0;
@@ -76,13 +75,13 @@ class OperatorList {
               bool transposed = false);
   void vector(const std::string& name, std::int64_t size, bool bias = false);
   // Divide a matrix over tensor-parallel ranks. divide_outputs() also divides the bias. With
-  // divide_inputs(), every rank has the whole bias and computes a partial sum. `sections` and
-  // `units` are as in ParameterSplit.
+  // divide_inputs(), products are partial sums and every rank has the bias. `sections` and `units`
+  // are those of ParameterSplit.
   void divide_outputs(const std::string& name, std::int64_t units = 0,
                       std::vector<std::int64_t> sections = {}, bool transposed = false);
   void divide_inputs(const std::string& name, std::int64_t units = 0, bool transposed = false);
 
-  // The position table is not divided over tensor-parallel ranks.
+  // Every tensor-parallel rank has the whole position table.
   void embedding(std::int64_t rows, std::int64_t width, double dropout, bool scaled,
                  std::int64_t num_positions);
   void attention(const AttentionSizes& sizes);
@@ -90,15 +89,15 @@ class OperatorList {
   void experts(const ExpertSizes& sizes, const std::string& norm_before,
                const std::string& norm_behind, NormKind norm);
   void last_norm(NormKind norm, std::int64_t width);
-  // With `has_loss`, each tensor-parallel rank computes the loss of its own logits. Otherwise every
-  // rank gathers all logits.
+  // With `has_loss`, the loss covers the tensor-parallel rank's own logits, otherwise the logits of
+  // all ranks.
   void head(std::int64_t vocab_size, std::int64_t width, bool capped, bool has_loss);
   void head_by_blocks(std::int64_t vocab_size, std::int64_t width);
 
   void give(LayerInfo& layer) const;
 
  private:
-  // Bytes per token of a fused half of a block.
+  // Bytes per token of a fused half block.
   struct FusedHalf {
     std::string name;
     // Model width, and width of temporary memory in the backward.
@@ -144,7 +143,7 @@ struct LowRankPair {
   std::string name;
   std::int64_t rank = 0, in = 0, out = 0;
 };
-// Adds LoRA pairs. Only their weights are trained. `pairs` name modules of the layer.
+// Adds low-rank pairs (LoRA), which alone are trained.
 LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<LowRankPair>& pairs,
                              bool drops, const Precision& precision);
 

@@ -1,4 +1,4 @@
-// Phi-3: one joint projection for q, k, v and one for gate, up; partial rotation; "longrope".
+// Phi-3: joint projections for q, k, v and for gate, up; partial rotation; "longrope".
 #pragma once
 
 #include "family/decoder_config.h"

@@ -1,5 +1,5 @@
-// Qwen2 (biases on q, k and v) and Qwen3 (norms of each q and k head). Later layers may have
-// sliding windows.
+// Qwen2 (biases on q, k and v) and Qwen3 (norms per head of q and k). Later layers may have sliding
+// windows.
 #pragma once
 
 #include "family/decoder_config.h"

@@ -37,7 +37,7 @@ const detail::Family& family_of(const detail::ConfigReader& config) {
   config.fail("model_type", "model family '" + type + "' is not known", suggest_name(type, names));
 }
 
-// Returns the number of parameters as floating point, which cannot overflow for malicious sizes.
+// Floating point cannot overflow for malicious sizes.
 double approximate_parameters(const ModelSpec& model) {
   double sum = 0;
   for (const LayerInfo& layer : model.layers) {
@@ -83,7 +83,7 @@ bool is_family(const Json& document) {
   return type.is_string() && detail::find_family(type.text()) != nullptr;
 }
 
-// Returns the path of config.json. `path` may be that file or its folder.
+// Accepts a file, or a folder with config.json.
 std::string config_file(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code code;
@@ -115,7 +115,7 @@ Json detail::parse_config(const std::string& text, const std::string& file_name)
 
 namespace {
 
-// `directory` holds the weights, or is "" if there are none.
+// `directory` may contain the weights, or is "".
 ModelSpec spec_of_part(const Json& document, const std::string& file_name,
                        const std::string& directory, const Precision& precision) {
   detail::require_neutral_keys(detail::ConfigReader(document, file_name), detail::config_keys());

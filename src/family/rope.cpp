@@ -11,7 +11,7 @@ namespace {
 
 struct RopeType {
   std::string name;
-  std::vector<std::string> settings;  // names of settings other than theta
+  std::vector<std::string> settings;  // names of settings besides theta
 };
 
 const std::vector<RopeType>& rope_types() {
@@ -40,7 +40,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Rejects settings that have no effect for this rope type.
+// Rejects keys that have no effect for this rope type.
 void require_used(const ConfigReader& rope, const std::string& type) {
   const bool is_typed = rope.has("rope_type") || rope.has("type");
   for (const std::string& key : rope.keys()) {
@@ -57,7 +57,7 @@ void require_used(const ConfigReader& rope, const std::string& type) {
     const bool is_of_another =
         std::any_of(rope_types().begin(), rope_types().end(),
                     [&](const RopeType& other) { return contains(other.settings, key); });
-    // original_max_position_embeddings is accepted for all types, because it is harmless if unused.
+    // An unused original length is harmless.
     if (!found || contains(found->settings, key) || !is_of_another ||
         key == "original_max_position_embeddings")
       continue;
@@ -135,7 +135,7 @@ double read_theta(const ConfigReader& config, const std::string& key, double fal
 
 namespace {
 
-// Without `keys`, all channels are rotated. The original length in `around` (the outer object)
+// Without `keys`, all channels are rotated. The original length in `around`, the outer object,
 // overrides the one in `rope`.
 RopeConfig read_settings(const ConfigReader& config, const std::optional<ConfigReader>& rope,
                          std::int64_t max_position_embeddings, double theta, const RopeKeys* keys,
@@ -189,8 +189,7 @@ RopeConfig read_settings(const ConfigReader& config, const std::optional<ConfigR
   return out;
 }
 
-// Returns the object with the rotary settings. transformers prefers rope_scaling unless it is
-// empty.
+// transformers prefers rope_scaling unless it is empty.
 std::optional<ConfigReader> rope_object(const ConfigReader& config) {
   std::optional<ConfigReader> rope = config.object("rope_scaling");
   return rope && !rope->keys().empty() ? rope : config.object("rope_parameters");

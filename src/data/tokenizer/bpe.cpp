@@ -12,9 +12,9 @@
 namespace sluice::data {
 namespace {
 
-// Words of at most this many units are merged by scanning all pairs, which is faster than a queue.
+// For at most this many units, scanning all pairs is faster than a queue.
 constexpr std::size_t kFew = 40;
-// Words of bytes shorter than this are looked up in the cache before they are cut.
+// Shorter byte words are looked up whole in the cache.
 constexpr std::size_t kWholeWord = 32;
 constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 
@@ -62,9 +62,9 @@ void Bpe::read_vocabulary(const JsonField& vocabulary) {
   if (!vocabulary.json().is_object()) vocabulary.malformed("an object of tokens and their ids");
   vocabulary_.reserve(vocabulary.json().size());
   for (const auto& [token, value] : vocabulary.json().members()) {
-    // Checks the number here, because a JsonField per vocabulary entry would build a name.
+    // Avoids building a JsonField and its name per vocabulary entry.
     const auto number = value.is_number_unsigned() ? value.unsigned_integer() : kMaxTokenId + 1;
-    // for a bad id, reading it as a JsonField throws
+    // throws for a bad id
     if (number > static_cast<std::uint64_t>(kMaxTokenId)) vocabulary[token].token_id();
     const auto id = static_cast<std::int32_t>(number);
     if (token.size() > kMaxTokenBytes) {
@@ -249,7 +249,7 @@ void Bpe::encode_byte_part(std::string_view part, BpeScratch& scratch,
 }
 
 void Bpe::add_units(std::string_view word, std::vector<std::int32_t>& units) const {
-  bool unknown = false;  // whether an unknown token still has to be added
+  bool unknown = false;  // an unknown token is still to be added
   std::string affixed;
   for (std::size_t at = 0; at < word.size();) {
     const std::size_t start = at;
@@ -267,7 +267,7 @@ void Bpe::add_units(std::string_view word, std::vector<std::int32_t>& units) con
       units.push_back(id);
       continue;
     }
-    // As in tokenizers, the tokens of a character's bytes come before a pending unknown token.
+    // As in tokenizers, byte tokens come before the pending unknown token.
     if (byte_fallback_) {
       const auto token = [this](char byte) { return fallback_[static_cast<unsigned char>(byte)]; };
       if (std::all_of(unit.begin(), unit.end(), [&](char byte) { return token(byte) >= 0; })) {
@@ -296,8 +296,7 @@ void Bpe::merge(BpeScratch& scratch) const {
 
 void Bpe::merge_few(BpeScratch& scratch) const {
   std::vector<std::int32_t>& ids = scratch.ids;
-  // Rank of the pair that starts at each position.
-  std::vector<std::uint32_t>& ranks = scratch.ranks;
+  std::vector<std::uint32_t>& ranks = scratch.ranks;  // rank of the pair that starts here
   const auto rank_at = [&](std::size_t i) {
     const Merge* merge = merges_.find(ids[i], ids[i + 1]);
     return merge ? merge->rank : kNoRank;
@@ -354,7 +353,7 @@ void Bpe::merge_many(BpeScratch& scratch) const {
     const auto at = static_cast<std::int32_t>(top & 0xFFFFFFFFu);
     if (symbol(at).id == kGone || symbol(at).next < 0) continue;
     const Merge* merge = find(at);
-    if (!merge || merge->rank != top >> 32) continue;  // outdated queue entry: the pair has changed
+    if (!merge || merge->rank != top >> 32) continue;  // outdated: the pair has changed
     const std::int32_t right = symbol(at).next;
     symbol(at).id = merge->id;
     symbol(at).next = symbol(right).next;

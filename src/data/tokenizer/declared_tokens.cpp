@@ -13,8 +13,8 @@ struct Declared {
   AddedToken token;
   bool is_text = false;  // declared by a string, not an object
   bool says_normalized = false;
-  // If true, a token of the same text in added_tokens.json becomes special. True for declarations
-  // by a string or in special_tokens_map.json.
+  // Whether equal texts in added_tokens.json become special. True for declarations by a string or
+  // in special_tokens_map.json.
   bool makes_special = false;
 
   bool is_same(const Declared& other) const {
@@ -32,7 +32,7 @@ Declared of_text(std::string text, std::string where) {
           .makes_special = true};
 }
 
-// The token is special if `is_special` or if its JSON object says so.
+// `is_special` overrides the flag of the JSON object.
 Declared of_object(const JsonField& field, bool is_special) {
   Declared declared;
   declared.token = {.content = field["content"].text(),
@@ -46,7 +46,7 @@ Declared of_object(const JsonField& field, bool is_special) {
   return declared;
 }
 
-// Reads a declaration. An object in special_tokens_map.json (`is_of_map`) is always special.
+// Objects in special_tokens_map.json (`is_of_map`) are always special.
 Declared of_field(const JsonField& field, bool is_of_map) {
   if (!field.json().is_object()) return of_text(field.text(), field.where());
   Declared declared = of_object(field, is_of_map);
@@ -65,7 +65,7 @@ bool is_standard(const std::string& key) {
   return std::find(kNamedTokens.begin(), kNamedTokens.end(), key) != kNamedTokens.end();
 }
 
-// Whether the key is a model-specific token, such as "image_token".
+// Model-specific keys, such as "image_token".
 bool is_own_name(const std::string& key) { return key.ends_with("_token") && !is_standard(key); }
 
 bool contains(const std::vector<Declared>& list, const Declared& declared) {
@@ -73,7 +73,7 @@ bool contains(const std::vector<Declared>& list, const Declared& declared) {
                      [&](const Declared& other) { return other.is_same(declared); });
 }
 
-// The declarations that transformers collects before it creates a tokenizer.
+// Token declarations that transformers collects before it creates a tokenizer.
 class Collection {
  public:
   Collection(const TokenizerSettings& settings, const RebuiltClass* rebuilt)
@@ -86,7 +86,7 @@ class Collection {
   void read_standard();
   std::vector<AddedToken> added_to(const std::vector<AddedToken>& existing,
                                    const Json& vocabulary) const;
-  // Returns each special token once, without flags such as lstrip.
+  // Returns each special token once, without flags.
   std::vector<AddedToken> special() const;
   std::string text_of(const std::string& key) const {
     const auto it = standard_.find(key);
@@ -117,8 +117,7 @@ class Collection {
 
   const TokenizerSettings& settings_;
   const RebuiltClass* rebuilt_;
-  // extra special tokens; unset if no file has the key
-  std::optional<std::vector<Declared>> extra_;
+  std::optional<std::vector<Declared>> extra_;  // unset if no file has such tokens
   DeclaredByKey standard_, own_;
   std::map<std::int64_t, Declared> indexed_;
   DeclaredByKey by_text_;
@@ -198,7 +197,7 @@ void Collection::read_indexed(const std::vector<JsonField>& file_items) {
     const auto it = by_text_.find(declared.token.content);
     if (it != by_text_.end()) declared = it->second;
   }
-  // transformers reads "additional_special_tokens" last.
+  // transformers reads this older key last.
   const JsonField& map = settings_.special_tokens_map();
   if (!extra_ && !map.is_null()) extra_ = of_list(map["additional_special_tokens"], false);
   if (rebuilt_) {
@@ -209,7 +208,7 @@ void Collection::read_indexed(const std::vector<JsonField>& file_items) {
   }
 }
 
-// Reads added_tokens.json, an older format that maps texts to ids.
+// Reads added_tokens.json, which maps texts to ids.
 void Collection::read_older_file(const std::vector<JsonField>& file_items) {
   if (settings_.added_tokens().is_null()) return;
   std::set<std::string> special;
@@ -271,8 +270,8 @@ std::vector<AddedToken> Collection::added_to(const std::vector<AddedToken>& exis
   return tokens;
 }
 
-// Rejects two new tokens whose ids would depend on the order of JSON keys, because our parser does
-// not preserve that order.
+// Rejects new tokens whose ids depend on the order of JSON keys, which our parser does not
+// preserve.
 void Collection::refuse_unordered(const std::set<std::string>& known,
                                   const Json& vocabulary) const {
   std::string first;

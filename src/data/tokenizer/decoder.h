@@ -1,4 +1,4 @@
-// Converts tokens to text as the field "decoder" of tokenizer.json specifies.
+// Converts tokens to text with the field "decoder" of tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace sluice::data {
 class DecoderPart {
  public:
   virtual ~DecoderPart() = default;
-  // May stop when the output exceeds `most` bytes.
+  // May stop after `most` bytes of output.
   virtual void apply(std::vector<std::string>& tokens, PatternScratch& scratch,
                      std::size_t most) const = 0;
 };
@@ -22,8 +22,8 @@ class Decoder {
  public:
   explicit Decoder(const JsonField& field);
 
-  // Without a decoder, joins the tokens with spaces. Throws Error(kInput) if the text is more than
-  // kMaxGrowth times as long as the tokens.
+  // Without a decoder, joins the tokens with spaces. Throws Error(kInput) if the text grows more
+  // than kMaxGrowth times.
   std::string decode(std::vector<std::string> tokens) const;
 
  private:

@@ -13,10 +13,10 @@
 
 namespace sluice::data {
 
-// Largest token id. Tables have one entry per id up to the largest, so this bounds memory.
+// Bounds memory, because tables are as long as the largest id.
 inline constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 22) - 1;
 inline constexpr std::size_t kMaxTokenBytes = 4096;
-// Limit for the parts of a normalizer, pre-tokenizer or decoder, including nested sequences.
+// Limit per normalizer, pre-tokenizer or decoder, with nested sequences.
 inline constexpr std::size_t kMaxParts = 64;
 
 class JsonField {
@@ -26,7 +26,7 @@ class JsonField {
 
   const Json& json() const { return *value_; }
   bool is_null() const { return value_->is_null(); }
-  // Returns the place for error messages: "FILE: field 'model.vocab'".
+  // Returns "FILE: field 'model.vocab'".
   std::string where() const;
 
   JsonField operator[](std::string_view key) const;
@@ -34,11 +34,9 @@ class JsonField {
   std::vector<std::pair<std::string, JsonField>> members() const;
   JsonField item(std::size_t index) const;
 
-  // These functions throw Error(kInput) if the value has another type.
   std::string text() const;
   std::string text_or(std::string_view otherwise) const;
-  // Returns a text of at most kMaxTokenBytes. Longer ones are rejected, because the text may be
-  // inserted many times.
+  // Rejects more than kMaxTokenBytes, because the text may be inserted repeatedly.
   std::string short_text() const;
   bool flag() const;
   bool flag_or(bool otherwise) const;

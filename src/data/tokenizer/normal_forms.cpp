@@ -11,12 +11,12 @@
 namespace sluice::data {
 namespace {
 
-// Hangul syllables decompose by arithmetic instead of tables (Unicode 3.12).
+// Hangul syllables decompose by arithmetic (Unicode 3.12).
 constexpr char32_t kSyllables = 0xAC00, kLeading = 0x1100, kVowels = 0x1161, kTrailing = 0x11A7;
 constexpr char32_t kNumLeading = 19, kNumVowels = 21, kNumTrailing = 28;
 constexpr char32_t kNumSyllables = kNumLeading * kNumVowels * kNumTrailing;
 
-// Characters below this one neither decompose nor compose with earlier characters.
+// Characters below neither decompose nor compose with earlier ones.
 constexpr char32_t kFirstOfInterest = 0xA0;
 
 struct Character {
@@ -76,7 +76,7 @@ class Forms {
     for (const char32_t part : parts) out.push_back({part, combining_class(part)});
   }
 
-  // Returns the composed character, or 0 if the two do not compose.
+  // Returns 0 if they do not compose.
   char32_t compose(char32_t first, char32_t second) const {
     if (first >= kLeading && first < kLeading + kNumLeading && second >= kVowels &&
         second < kVowels + kNumVowels) {
@@ -101,7 +101,6 @@ class Forms {
   std::unordered_map<std::uint64_t, char32_t> compositions_;
 };
 
-// Sorts each run of combining marks by combining class.
 void order_marks(std::vector<Character>& text) {
   for (auto at = text.begin(); at != text.end();) {
     if (at->combining_class == 0) {
@@ -122,8 +121,8 @@ void compose(std::vector<Character>& text, const Forms& forms) {
   std::size_t kept = 0, starter = kNone;
   for (const Character& c : text) {
     if (starter != kNone) {
-      // Composition is blocked by another mark of the same or a higher class, or by another
-      // starter, between the two characters.
+      // A mark of the same or a higher class in between, or another starter, blocks the
+      // composition.
       const bool adjacent = kept == starter + 1;
       if (adjacent || (text[kept - 1].combining_class != 0 &&
                        text[kept - 1].combining_class < c.combining_class)) {
@@ -145,8 +144,8 @@ void append_normalized(std::string& text, std::string_view from, NormalForm form
   static const Forms forms;
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
   const bool composed = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  // ASCII is copied unchanged. Each stretch of other characters is normalized together with the
-  // ASCII character before it, because marks may compose with that character.
+  // Copies ASCII. Normalizes each other stretch with the ASCII character before it, which may
+  // compose with marks.
   std::vector<Character> stretch;
   for (std::size_t at = 0; at < from.size();) {
     std::size_t end = at;

@@ -8,7 +8,7 @@ namespace sluice::data {
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 
-// Appends the normal form of `from`. Precondition: valid UTF-8.
+// Precondition: valid UTF-8.
 void append_normalized(std::string& text, std::string_view from, NormalForm form);
 
 }  // namespace sluice::data

@@ -1,4 +1,4 @@
-// Normalizes text as the field "normalizer" of tokenizer.json specifies.
+// Normalizes text with the field "normalizer" of tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,14 @@
 
 namespace sluice::data {
 
-// A text may grow to kMaxGrowth times its length plus kFreeGrowth bytes. A compatibility
-// decomposition alone can be 11 times as long as the text.
+// A text may grow kMaxGrowth times, plus kFreeGrowth bytes. Compatibility decomposition can make it
+// 11 times as long.
 inline constexpr std::size_t kMaxGrowth = 32, kFreeGrowth = 1 << 16;
 
 class NormalizerPart {
  public:
   virtual ~NormalizerPart() = default;
-  // May stop when the output exceeds scratch.most_bytes.
+  // May stop after scratch.most_bytes of output.
   virtual void apply(OwnedPiece& piece, EncodeScratch& scratch) const = 0;
 };
 

@@ -21,8 +21,7 @@ constexpr std::size_t kMaxAlternatives = 64;
 
 using AsciiSet = std::array<bool, 128>;
 
-// Returns the ASCII bytes with which a match of `node` can start, or all bytes if the match may be
-// empty.
+// ASCII bytes that can start a match, or all if the match may be empty.
 AsciiSet first_bytes(const PatternNode& node) {
   AsciiSet set{};
   const auto add = [&set](const AsciiSet& more) {
@@ -40,7 +39,7 @@ AsciiSet first_bytes(const PatternNode& node) {
       break;
     case Kind::kSequence:
       for (const PatternNode& child : node.children) {
-        // If a child may match nothing, the match can also start with the next child.
+        // This child may match nothing, so the next child can start the match too.
         if (child.kind == Kind::kRepeat && child.may_be_empty() &&
             !child.children.front().may_be_empty()) {
           add(first_bytes(child.children.front()));
@@ -197,7 +196,7 @@ class PatternCompiler {
     }
     std::uint32_t atomic = 0;
     if (node.repetition == Repetition::kPossessive) atomic = add({Op::kAtomic});
-    // Repeats the body's instructions. Stops if the body has none.
+    // Stops if the body has no instructions.
     for (std::uint32_t i = 0, before = here(); i < node.least; ++i) {
       emit(body);
       if (here() == before) break;
@@ -234,7 +233,7 @@ class PatternCompiler {
     pattern_.code_[look].y = here();
   }
 
-  // Alternatives may differ in length, so each is emitted as a separate lookbehind.
+  // Alternatives may differ in length, so each becomes a separate lookbehind.
   void emit_behind(const PatternNode& node) {
     const PatternNode& what = node.children.front();
     std::vector<const PatternNode*> alternatives = {&what};
@@ -259,7 +258,7 @@ class PatternCompiler {
     for (const std::uint32_t jump : jumps) pattern_.code_[jump].x = here();
   }
 
-  // Returns the number of characters that the node matches, which must be fixed.
+  // Returns the number of characters that the node matches.
   std::uint32_t length_of(const PatternNode& node) const {
     switch (node.kind) {
       case Kind::kSet:
@@ -284,8 +283,7 @@ class PatternCompiler {
         return 0;
       case Kind::kChoice: {
         const std::uint32_t length = length_of(node.children.front());
-        // The first child is already done. Visiting it again at each level would take exponential
-        // time.
+        // Visiting the first child twice per level would take exponential time.
         for (std::size_t i = 1; i < node.children.size(); ++i) {
           if (length_of(node.children[i]) != length) refuse("a lookbehind of varying length");
         }
@@ -419,7 +417,7 @@ bool Pattern::run(std::uint32_t instruction, std::string_view text, std::size_t 
           }
           spend(step.x);
         }
-        // The recursive call backtracks only into choices that it made itself.
+        // The recursive call backtracks only into its own choices.
         there = there && run(instruction + 1, text, start, scratch, inner_end) &&
                 (step.op != Op::kLookbehind || inner_end == at);
         fits = there != (step.op != Op::kAtomic && step.z == 1);

@@ -28,7 +28,7 @@ struct PatternMatch {
   std::size_t first = 0, last = 0;  // byte offsets: [first, last)
 };
 
-// Reusable memory, and the number of steps that matching may still take in this text.
+// Reusable memory, and the steps that remain for this text.
 struct PatternScratch {
   struct Choice {
     std::uint32_t instruction;
@@ -43,7 +43,6 @@ struct PatternScratch {
 
 class Pattern {
  public:
-  // Throws Error(kInput) at `where` for an unsupported pattern.
   Pattern(std::string_view pattern, const std::string& where);
   // Calls found(PatternMatch) for every match. Like Oniguruma, skips an empty match where the
   // previous one ended. Preconditions: valid UTF-8, scratch.allow(). Throws Error(kInput) if the
@@ -66,13 +65,13 @@ class Pattern {
   friend class PatternCompiler;
 
   enum class Op : std::uint8_t {
-    // x: the byte to match
+    // x: byte
     kByte,
-    kClass,       // x: the character class to match
+    kClass,       // x: character class
     kSplit,       // try x, then y
-    kJump,        // x: target instruction
+    kJump,        // x: target
     kGreedy,      // as many characters of class x as possible, y to z
-    kPossessive,  // like kGreedy, but never gives characters back
+    kPossessive,  // like kGreedy, without backtracking
     kLookahead,   // y: next instruction; z = 1: negated; the body follows, up to kMatch
     kLookbehind,  // like kLookahead, but the body starts x characters back and must end here
     kAtomic,      // y: next instruction
@@ -98,8 +97,7 @@ class Pattern {
 
   bool find(std::string_view text, std::size_t from, PatternScratch& scratch,
             PatternMatch& match) const;
-  // Runs the program from `instruction` at text position `at`. Returns whether it matches, and sets
-  // `end` to the match's end.
+  // Runs the program from `instruction` at `at`. Sets `end` if it matches.
   bool run(std::uint32_t instruction, std::string_view text, std::size_t at,
            PatternScratch& scratch, std::size_t& end) const;
   [[noreturn]] void out_of_steps() const;
@@ -107,8 +105,7 @@ class Pattern {
   std::string where_, shown_;
   std::vector<Instruction> code_;
   std::vector<CharacterClass> classes_;
-  // First instructions of the top-level alternatives. For each ASCII byte, a bit mask of the
-  // alternatives that can start with it.
+  // Top-level alternatives. For each ASCII byte, a bit mask of those that can start with it.
   std::vector<std::uint32_t> alternatives_;
   std::array<std::uint64_t, 128> can_begin_{};
   std::uint64_t all_alternatives_ = 0;

@@ -20,7 +20,7 @@ CodepointRanges one(char32_t c) { return {{c, c}}; }
 
 CodepointRanges any_but_newline() { return complement(one('\n')); }
 
-// In Oniguruma, \w within a class excludes the superscripts and fractions of Latin-1.
+// In Oniguruma, \w within a class excludes superscripts and fractions of Latin-1.
 const CodepointRanges& class_word() {
   static const CodepointRanges set = intersection(
       ranges_of(CodepointSet::kWord), complement({{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}}));
@@ -82,7 +82,7 @@ class Parser {
 
   PatternNode sequence(int depth) {
     PatternNode all;
-    char32_t before = 0;  // previous letter if case is ignored, otherwise 0
+    char32_t before = 0;  // previous letter if case is ignored
     while (!at_end() && !next_is("|") && !next_is(")")) {
       const std::size_t start = at_;
       PatternNode atom = parse_atom(depth);
@@ -100,7 +100,7 @@ class Parser {
 
   static char32_t lower(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; }
 
-  // Rejects letter pairs that, ignoring case, also match a single character: "ss" matches U+00DF.
+  // Rejects letter pairs that match one character if case is ignored: "ss" matches U+00DF.
   void refuse_long_folds(char32_t first, char32_t second) const {
     static constexpr std::string_view kPairs[] = {"ss", "ff", "fi", "fl", "st"};
     for (const std::string_view pair : kPairs) {
@@ -129,7 +129,7 @@ class Parser {
     return closed_over_case(one(c));
   }
 
-  // Adds the other case of ASCII letters. K and S have a third form (Kelvin sign, long s).
+  // Adds the other case of ASCII letters. K and S have a third form.
   CodepointRanges closed_over_case(CodepointRanges set) const {
     CodepointRanges all = set;
     for (const CodepointRange& range : set) {
@@ -170,7 +170,7 @@ class Parser {
     return set_node(std::move(set));
   }
 
-  // Parses an escape. Sets `is_set` to false if the escape stands for a single character.
+  // Sets `is_set` to false if the escape is a single character.
   CodepointRanges escaped(bool& is_set, const CodepointRanges& word) {
     is_set = true;
     const auto either = [](bool negated, const CodepointRanges& set) {
@@ -238,7 +238,7 @@ class Parser {
     const bool negated = take("^");
     if (next_is("]")) refuse("an empty class");
     CodepointRanges set;
-    std::optional<CodepointRanges> so_far;  // intersection of the operands of && so far
+    std::optional<CodepointRanges> so_far;  // intersection of && operands so far
     while (!take("]")) {
       if (at_end()) refuse("a class without an end");
       if (next_is("[:")) refuse("a POSIX class");
@@ -312,8 +312,7 @@ class Parser {
         take("=");
         node.children.push_back(choice(depth + 1));
       } else if (read_flags()) {
-        // "(?i)": the flags apply to the rest of the group
-        if (take(")")) return choice(depth + 1);
+        if (take(")")) return choice(depth + 1);  // flags for the rest of the group
         if (!take(":")) refuse("a group that is not known");
         node = choice(depth + 1);
       } else {
@@ -348,7 +347,7 @@ class Parser {
     return at_ > start;
   }
 
-  // Parses a repetition after `atom`. Returns false if there is none.
+  // Returns false if no repetition follows.
   bool quantify(PatternNode& atom) {
     std::uint32_t least = 0, most = PatternNode::kEndless;
     bool counted = false;
@@ -371,8 +370,7 @@ class Parser {
     repeat.kind = Kind::kRepeat;
     repeat.least = least;
     repeat.most = most;
-    // In Oniguruma, '+' after {n,m} means another repetition instead of possessive, and {n}? is an
-    // optional {n} instead of lazy.
+    // In Oniguruma, '+' after {n,m} repeats again, and {n}? is an optional {n}.
     if (counted && least == most && next_is("?")) refuse("'{n}?'");
     if (take("?")) {
       repeat.repetition = Repetition::kLazy;
@@ -386,7 +384,7 @@ class Parser {
     return true;
   }
 
-  // Parses "{n,m}". A brace with any other content is an ordinary character.
+  // A brace that is no "{n,m}" is an ordinary character.
   bool read_counts(std::uint32_t& least, std::uint32_t& most) {
     const std::size_t start = at_;
     take("{");

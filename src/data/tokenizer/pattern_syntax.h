@@ -25,9 +25,9 @@ struct PatternNode {
   enum class Kind {
     kSet,
     kSequence,
-    kChoice,  // matches the first child that fits
+    kChoice,  // the first child that matches
     kRepeat,
-    kLook,    // lookahead or lookbehind, see `behind`
+    kLook,    // lookahead or lookbehind
     kAtomic,  // no backtracking into the only child
     kAssertion,
   };
@@ -36,7 +36,7 @@ struct PatternNode {
   Kind kind = Kind::kSequence;
   CodepointRanges set;
   std::vector<PatternNode> children;
-  std::uint32_t least = 0, most = 0;  // number of repetitions, for kRepeat
+  std::uint32_t least = 0, most = 0;  // for kRepeat
   Repetition repetition = Repetition::kGreedy;
   bool behind = false, negated = false;  // for kLook
   Assertion assertion = Assertion::kLineStart;

@@ -1,4 +1,4 @@
-// Adds special tokens around a text as the field "post_processor" of tokenizer.json specifies.
+// Adds special tokens around a text with "post_processor" of tokenizer.json.
 #pragma once
 
 #include <cstdint>

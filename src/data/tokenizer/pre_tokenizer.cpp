@@ -15,7 +15,7 @@
 namespace sluice::data {
 namespace {
 
-// GPT-2's pattern for words, the default of the pre-tokenizer ByteLevel.
+// GPT-2's pattern, the default of ByteLevel.
 constexpr std::string_view kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -35,7 +35,7 @@ Behavior behavior_of(const JsonField& field) {
   field.refuse("the behavior '" + name + "'");
 }
 
-// Splits a piece at delimiters, which must be passed in text order.
+// Splits a piece at delimiters, which must be passed in order.
 class Cutter {
  public:
   Cutter(TextPiece piece, Behavior behavior, bool invert, PieceSink next)
@@ -73,7 +73,7 @@ class Cutter {
         give(first, last);
         break;
       case Behavior::kContiguous:
-        // `open_` is false before the first stretch of text.
+        // `open_` is false before the first stretch.
         if (open_ && is_delimiter == previous_) {
           open_last_ = last;
         } else {
@@ -88,7 +88,7 @@ class Cutter {
         }
         break;
       case Behavior::kMergedWithNext:
-        // With several delimiters in a row, only the last is merged with the following text.
+        // Of several delimiters in a row, only the last is merged.
         if (!is_delimiter && previous_ && open_) {
           open_last_ = last;
         } else {
@@ -143,7 +143,7 @@ class SplitAtCharacters final : public PreTokenizerPart {
   Behavior behavior_;
 };
 
-// Splits text into runs of word characters and runs of other characters. Drops white space.
+// Splits text into runs of word characters and of others, without white space.
 class Whitespace final : public PreTokenizerPart {
  public:
   void split(TextPiece piece, EncodeScratch&, PieceSink next) const override {
@@ -211,8 +211,7 @@ class ByteLevel final : public PreTokenizerPart {
   ByteLevel(bool prefix_space, bool split, const std::string& where) : prefix_space_(prefix_space) {
     if (split) words_.emplace(kGpt2Words, where);
   }
-  // Makes ByteLevel output characters (byte_characters.h) instead of bytes, for pre-tokenizers that
-  // follow it.
+  // Outputs characters (byte_characters.h) instead of bytes, for later pre-tokenizers.
   void make_characters() { characters_ = true; }
 
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const override {
@@ -275,7 +274,7 @@ PreTokenizer::PreTokenizer(const JsonField& field) {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     auto* const bytes = dynamic_cast<ByteLevel*>(parts_[i].get());
     if (!bytes) continue;
-    // Each ByteLevel makes the text longer, so only one is allowed.
+    // Each ByteLevel makes the text longer.
     if (std::exchange(has_bytes, true)) field.refuse("a second ByteLevel");
     gives_bytes_ = i + 1 == parts_.size();
     if (!gives_bytes_) bytes->make_characters();

@@ -1,4 +1,4 @@
-// Splits text into words as the field "pre_tokenizer" of tokenizer.json specifies.
+// Splits text into words with the field "pre_tokenizer" of tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace sluice::data {
 class PreTokenizerPart {
  public:
   virtual ~PreTokenizerPart() = default;
-  // May pass empty parts to `next`.
+  // Passes parts to `next`, which may be empty.
   virtual void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const = 0;
 };
 
@@ -20,9 +20,9 @@ class PreTokenizer {
  public:
   explicit PreTokenizer(const JsonField& field);
 
-  // Whether words are raw bytes, for Bpe::encode_bytes().
+  // Whether words are raw bytes for Bpe::encode_bytes().
   bool gives_bytes() const { return gives_bytes_; }
-  // Passes each word to `word`. Words are never empty.
+  // Words are never empty.
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink word) const {
     run(0, piece, scratch, word);
   }

@@ -1,4 +1,3 @@
-// The pieces of text that pass through the steps of tokenization.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +13,8 @@
 
 namespace sluice::data {
 
-// Valid UTF-8. The first `at_start` bytes come from the first character of the whole text. Some
-// steps insert a space before that character.
+// Valid UTF-8. The first `at_start` bytes come from the first character of the whole text, before
+// which some steps insert a space.
 struct TextPiece {
   std::string_view text;
   std::size_t at_start = 0;
@@ -33,7 +32,7 @@ struct OwnedPiece {
   TextPiece view() const { return {text, at_start}; }
 };
 
-// A reference to a callable. Calling it is cheaper than std::function.
+// A reference to a callable, cheaper than std::function.
 template <typename Signature>
 class FunctionRef;
 template <typename... Arguments>
@@ -60,8 +59,8 @@ struct EncodeScratch {
   BpeScratch bpe;
   OwnedPiece normalized;
   std::string spare;
-  std::size_t most_bytes = 0;  // limit for the length of the normalized text
-  // True if the text continues an earlier one. No space is then inserted before it.
+  std::size_t most_bytes = 0;  // limit of the normalized text
+  // The text continues another, so no space is inserted before it.
   bool goes_on = false;
 };
 

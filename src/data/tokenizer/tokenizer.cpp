@@ -24,7 +24,7 @@ using data::TextPiece;
 
 namespace {
 
-// Offsets into the text have 32 bits.
+// Encoding uses 32-bit offsets.
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
 }  // namespace
@@ -82,7 +82,7 @@ struct Tokenizer::Impl {
   data::Decoder decoder;
   std::int64_t num_ids = 0;
 
-  // Scratch memory, one per concurrent encoder. Each has a cache of words.
+  // One per concurrent encoder, each with a word cache.
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<EncodeScratch>> scratches;
 };

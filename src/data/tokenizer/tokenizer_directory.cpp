@@ -52,7 +52,7 @@ Error tokenizer_error(const std::string& what, const std::string& where,
   return Error(ErrorKind::kInput, {.what = what, .where = where, .remedy = remedy});
 }
 
-// Returns the names of other tokenizer files in the directory: "'merges.txt' and 'vocab.json'".
+// Returns for example "'merges.txt' and 'vocab.json'".
 std::string other_tokenizer_in(const std::string& directory) {
   constexpr std::size_t kNamed = 3;
   std::error_code failed, unseen;
@@ -68,7 +68,7 @@ std::string other_tokenizer_in(const std::string& directory) {
   if (failed && fs::exists(directory, unseen))
     throw tokenizer_error("cannot list the folder: " + failed.message(), directory,
                           "let this user read it, or set `data.tokenizer`");
-  if (found.empty()) found = settings;  // name settings files only if there is no vocabulary
+  if (found.empty()) found = settings;  // settings files only if there is no vocabulary
   std::sort(found.begin(), found.end());
   if (found.size() > kNamed) found.resize(kNamed);
   return join(found, " and ");

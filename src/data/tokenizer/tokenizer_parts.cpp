@@ -49,7 +49,7 @@ void refuse_class(const ChosenClass& chosen, const TokenizerSettings& settings) 
             "\"PreTrainedTokenizerFast\" in tokenizer_config.json");
 }
 
-// With `has_file_tokens`, the first batch of `added` comes from tokenizer.json.
+// With `has_file_tokens`, the first batch comes from tokenizer.json.
 std::string digest_of(const TokenDeclarations& added, bool has_file_tokens,
                       const std::string& class_name, const TokenizerSettings& settings) {
   std::string text = class_name;

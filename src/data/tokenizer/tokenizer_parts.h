@@ -1,4 +1,4 @@
-// Parses a tokenizer.json, alone or with the configuration files beside it.
+// Parses a tokenizer.json, alone or with the files beside it.
 #pragma once
 
 #include <string>
@@ -11,14 +11,13 @@
 namespace sluice::data {
 
 struct TokenizerParts {
-  std::string file;              // for error messages
-  Json document;                 // tokenizer.json; its transformers class may have replaced parts
-  TokenDeclarations added = {};  // all added tokens; replaces "added_tokens" of `document`
+  std::string file;                  // for error messages
+  Json document;                     // parts may be replaced by the class
+  TokenDeclarations added = {};      // replaces "added_tokens" of the document
   std::string begin = {}, end = {};  // bos_token and eos_token, or ""
-  std::string beside = {};           // digest of what other files changed, or ""
+  std::string beside = {};           // digest of changes by other files, or ""
 };
 
-// Both functions throw Error(kInput) that names the file and the field.
 TokenizerParts parts_of_file(std::string_view json, const std::string& file_name);
 TokenizerParts parts_of_directory(const TokenizerTexts& texts);
 

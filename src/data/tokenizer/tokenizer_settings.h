@@ -1,5 +1,5 @@
-// Reads the configuration files beside a tokenizer.json with transformers' precedence. Rejects
-// settings that may change ids in an unsupported way.
+// Reads the files beside a tokenizer.json with transformers' precedence. Rejects settings that may
+// change ids in an unsupported way.
 #pragma once
 
 #include <map>
@@ -18,20 +18,17 @@ struct TokenizerTexts {
   std::string tokenizer;
   std::optional<std::string> tokenizer_config, special_tokens_map, added_tokens, config;
 };
-// Throws Error(kInput) if the tokenizer.json is missing or too long.
 TokenizerTexts read_tokenizer_texts(const std::string& file);
 
 class TokenizerSettings {
  public:
-  // Throws Error(kInput) for a malformed file or a rejected setting.
   explicit TokenizerSettings(const TokenizerTexts& texts);
 
-  // Returns a setting, or null if missing. special_tokens_map.json overrides tokenizer_config.json
-  // if transformers reads it.
+  // special_tokens_map.json overrides tokenizer_config.json if transformers reads it. Returns null
+  // for a missing key.
   JsonField operator[](const std::string& key) const;
   bool has(const std::string& key) const { return settings_.contains(key); }
-  // Return one file each: tokenizer_config.json, special_tokens_map.json, added_tokens.json. Null
-  // if transformers would not read the file.
+  // Single files. Null if transformers would not read the file.
   const JsonField& config() const { return config_; }
   const JsonField& special_tokens_map() const { return map_; }
   const JsonField& added_tokens() const { return added_; }

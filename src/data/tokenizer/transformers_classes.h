@@ -1,4 +1,4 @@
-// Chooses the tokenizer class as transformers' AutoTokenizer does (version 5.23:
+// Chooses the class of transformers' AutoTokenizer (version 5.23:
 // tests/oracle/check_tokenizer_files.py).
 #pragma once
 
@@ -9,11 +9,11 @@
 namespace sluice::data {
 
 enum class ClassKind {
-  kAsFile,   // uses tokenizer.json unchanged, as do unknown classes
-  kRebuilt,  // replaces parts of tokenizer.json (rebuilt_class.h)
+  kAsFile,   // uses tokenizer.json unchanged; also unknown classes
+  kRebuilt,  // replaces parts of it (rebuilt_class.h)
   kOther     // not supported
 };
-// `name` is a class name, with or without "Fast" at the end.
+// `name` may end with "Fast".
 ClassKind class_kind(std::string_view name);
 
 struct ClassChoice {
@@ -23,11 +23,11 @@ struct ClassChoice {
 };
 struct ChosenClass {
   std::string name;        // "" means tokenizer.json unchanged
-  bool is_forced = false;  // the model type overrides the class in tokenizer_config.json
+  bool is_forced = false;  // the model type overrides the named class
 };
 ChosenClass choose_class(const ClassChoice& choice);
 
-// Keys of special tokens, in the order in which transformers adds new tokens.
+// In the order in which transformers adds new tokens.
 inline constexpr std::array<std::string_view, 7> kNamedTokens = {
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 

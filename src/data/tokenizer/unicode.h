@@ -1,5 +1,5 @@
-// Properties of codepoints, generated from the library `tokenizers` (tools/make_unicode_tables.py).
-// Parts of that library use different Unicode versions.
+// Properties of codepoints, from the library `tokenizers` (tools/make_unicode_tables.py), whose
+// parts use different Unicode versions.
 #pragma once
 
 #include <array>
@@ -23,20 +23,19 @@ CodepointRanges complement(const CodepointRanges& ranges);
 CodepointRanges joined(CodepointRanges ranges);
 CodepointRanges intersection(const CodepointRanges& a, const CodepointRanges& b);
 
-// Returns the codepoints of Oniguruma's \p{NAME}. Supports general categories ("L", "Lu", "Letter")
-// and some scripts. Ignores case, spaces, '-' and '_'.
+// Returns Oniguruma's \p{NAME}: general categories ("L", "Lu", "Letter") and some scripts. Ignores
+// case, spaces, '-' and '_'.
 std::optional<CodepointRanges> property_ranges(std::string_view name);
 
 enum class CodepointSet {
-  // \s in patterns
-  kSpace,
+  kSpace,       // \s in patterns
   kWord,        // \w in patterns
   kDigit,       // \d in patterns
   kWhitespace,  // property White_Space
-  kWholeWord,   // \w in the option single_word and the pre-tokenizer Whitespace
+  kWholeWord,   // \w of single_word, Whitespace
   kNumeric,
   kPunctuation,
-  kAccent,  // what the normalizer StripAccents removes
+  kAccent,  // removed by StripAccents
 };
 
 const CodepointRanges& ranges_of(CodepointSet set);
@@ -47,7 +46,7 @@ class CodepointBits {
   bool has(char32_t c) const { return pages_[page_of_[c >> 8]][c >> 6 & 3] >> (c & 63) & 1; }
 
  private:
-  // A bit set of 256 codepoints. Page 0 (empty) and page 1 (full) are shared by all ranges.
+  // Bits of 256 codepoints. Page 0 is empty and page 1 full.
   using Page = std::array<std::uint64_t, 4>;
   std::array<std::uint16_t, 0x1100> page_of_{};
   std::vector<Page> pages_;
@@ -55,7 +54,7 @@ class CodepointBits {
 
 const CodepointBits& bits_of(CodepointSet set);
 
-// Appends the lowercase form. Maps each character alone, so a final sigma is not special.
+// Maps each character alone: a final sigma is not special.
 void append_lowercase(std::string& text, std::string_view from);
 
 }  // namespace sluice::data

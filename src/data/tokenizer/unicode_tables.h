@@ -8,7 +8,7 @@ namespace sluice::data::tables {
 struct Range {
   char32_t first, last;
 };
-// A run of codepoints of one category, which ends where the next run starts.
+// Ends where the next run starts.
 struct CategoryRun {
   char32_t first;
   std::uint8_t category;

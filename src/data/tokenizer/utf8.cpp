@@ -8,7 +8,7 @@ namespace sluice::data {
 namespace {
 
 struct Sequence {
-  std::size_t length = 0;  // length in bytes of the character or of its invalid part
+  std::size_t length = 0;  // length of the character or of its invalid part
   bool valid = false;
 };
 

@@ -8,7 +8,6 @@ namespace sluice::data {
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 
-// Returns the length in bytes of the character with this first byte, in valid UTF-8.
 inline std::size_t utf8_length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
@@ -16,8 +15,7 @@ inline std::size_t utf8_length(char lead) {
 
 inline bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-// Returns the codepoint at `at` and advances `at` past it. Preconditions: valid UTF-8, at <
-// text.size().
+// Advances `at`. Preconditions: valid UTF-8, at < text.size().
 inline char32_t next_codepoint(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
   const unsigned char lead = byte(0);
@@ -36,7 +34,7 @@ inline char32_t next_codepoint(std::string_view text, std::size_t& at) {
   return c;
 }
 
-// Returns the start of the character before `at`. Preconditions: valid UTF-8, at > 0.
+// Preconditions: valid UTF-8, at > 0.
 inline std::size_t previous_character(std::string_view text, std::size_t at) {
   do {
     --at;
@@ -46,10 +44,9 @@ inline std::size_t previous_character(std::string_view text, std::size_t at) {
 
 void append_utf8(std::string& text, char32_t codepoint);
 
-// Returns the length in bytes of the valid prefix.
 std::size_t valid_utf8_prefix(std::string_view bytes);
 
-// Appends `bytes`, with each maximal invalid part replaced by U+FFFD (Unicode 3.9, table 3-11).
+// Replaces each maximal invalid part by U+FFFD (Unicode 3.9, table 3-11).
 void append_repaired(std::string& text, std::string_view bytes);
 
 }  // namespace sluice::data

@@ -34,7 +34,7 @@ inline std::uint64_t hash_bytes(std::string_view bytes) {
 class TextIds {
  public:
   void reserve(std::size_t count);
-  // If the text already has an id, keeps that id.
+  // Keeps the first id of a text.
   void insert(std::string_view text, std::int32_t id);
   std::int32_t find(std::string_view text) const;
   std::size_t size() const { return entries_.size(); }
@@ -61,7 +61,7 @@ struct Merge {
 class MergeTable {
  public:
   void reserve(std::size_t count);
-  // Overwrites an earlier merge of the same pair.
+  // Overwrites an earlier merge.
   void set(std::int32_t left, std::int32_t right, Merge merge);
   const Merge* find(std::int32_t left, std::int32_t right) const {
     if (slots_.empty()) return nullptr;

@@ -32,8 +32,7 @@ bool is_neutral(const Json& value) {
   return value.empty() || (value.is_string() && value.text().empty());
 }
 
-// Whether `name` matches `(.*\.)?(pattern)$`. As in a regular expression, a dot in the pattern
-// matches any character.
+// Matches `(.*\.)?(pattern)$`, where a dot in the pattern matches any character.
 bool matches_end(const std::string& pattern, const std::string& name) {
   if (pattern.size() > name.size()) return false;
   const std::size_t start = name.size() - pattern.size();
@@ -89,7 +88,7 @@ class Reader {
     require_plain_initialization();
   }
 
-  // Rejects other initializations, because they modify the base model's weights.
+  // Other initializations modify the base model's weights.
   void require_plain_initialization() const {
     const Json& found = document_.at("init_lora_weights");
     if (found.is_boolean() || found.is_null()) return;
@@ -121,7 +120,7 @@ class Reader {
     return text == "all-linear";
   }
 
-  // Reads target_modules or exclude_modules. Empty values select nothing.
+  // Empty values select no module.
   ModuleChoice read_choice(const std::string& key) const {
     ModuleChoice out;
     const Json& value = document_.at(key);
@@ -179,7 +178,7 @@ class Reader {
                  });
   }
 
-  // Rejects unknown keys, which may come from a newer PEFT, unless their value is neutral.
+  // Unknown keys may come from a newer PEFT.
   void refuse_the_rest() const {
     require_neutral_keys(config_, adapter_keys());
     for (const auto& [key, value] : document_.members()) {

@@ -12,8 +12,8 @@
 
 namespace sluice::detail {
 
-// Selects modules like PEFT: by the ends of their names, by a regular expression for whole names,
-// or all linear layers except the head.
+// Selects modules like PEFT: by ends of names, by an expression for whole names, or all linear
+// layers except the head.
 struct ModuleChoice {
   std::vector<std::string> ends;
   std::optional<ModuleExpression> expression;
@@ -25,16 +25,15 @@ struct AdapterConfig {
   double alpha = 8, dropout = 0;
   bool rank_stabilized = false;
   ModuleChoice targets, excluded;  // from target_modules and exclude_modules
-  // Ranks that differ from `rank`, with the end of a module's name as the key.
+  // Exceptions, keyed by the end of a module's name.
   std::vector<std::pair<std::string, std::int64_t>> rank_of;
   std::vector<std::pair<std::string, double>> alpha_of;
   std::string base;  // base_model_name_or_path
   std::string file;
 
-  // Return the rank and alpha of a module. Throw Error(kInput) if two patterns disagree.
+  // These throw Error(kInput) if two patterns disagree.
   std::int64_t rank_at(const std::string& module) const;
   double alpha_at(const std::string& module) const;
-  // Whether PEFT adds an adapter to the layer. Throws Error(kInput) if matching takes too long.
   bool is_targeted(const LinearLayer& layer) const;
   bool is_excluded(const LinearLayer& layer) const;
 };

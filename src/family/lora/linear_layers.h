@@ -10,12 +10,12 @@ namespace sluice::detail {
 struct LinearLayer {
   std::string name;
   std::int64_t in = 0, out = 0;
-  bool transposed = false;  // true if the weight is stored as [in, out]
-  bool tied = false;        // true if the weight is tied to the embedding
+  bool transposed = false;  // the weight is [in, out]
+  bool tied = false;        // tied to the embedding
   bool is_head = false;
 };
 
-// Returns the matrices of all blocks and of the head, in model order.
+// Matrices of blocks and head, in model order.
 std::vector<LinearLayer> linear_layers(const ModelSpec& model);
 
 }  // namespace sluice::detail

@@ -21,7 +21,7 @@ namespace sluice {
 namespace detail {
 namespace {
 
-// PEFT has no adapters for routers and experts. It stores all experts of a block as one tensor.
+// PEFT has no adapters for routers and experts, because a block's experts form one tensor.
 bool is_of_experts(const LayerInfo& layer, const std::string& name) {
   const std::string mark = ".experts.";
   if (name.find(mark) != std::string::npos) return true;
@@ -69,8 +69,7 @@ bool is_target(const std::string& pattern, const LinearLayer& layer) {
   return pattern == kAllLinear ? !layer.is_head : matches_pattern(pattern, layer.name);
 }
 
-// True if no pattern selects this tied layer alone: each pattern that matches it also matches an
-// untied layer.
+// Whether each pattern that matches this tied layer also matches an untied layer.
 bool matched_only_by_general_patterns(const std::vector<std::string>& patterns,
                                       const LinearLayer& layer,
                                       const std::vector<LinearLayer>& linear) {
@@ -176,8 +175,7 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
 
 namespace {
 
-// Recomputes all layers' costs with plain operators, because layers with adapters cannot use fused
-// ones.
+// Layers with adapters cannot use fused operators, so all layers use plain ones.
 void count_plain_operators(ModelSpec& model, Precision precision) {
   const detail::Family* family = detail::find_family(model.family);
   if (!family || model.config_text.empty() || !precision.fuses()) return;

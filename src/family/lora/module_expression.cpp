@@ -1,5 +1,5 @@
-// Each node of the expression maps a set of start positions to a set of end positions. Each
-// position is tried only once, which avoids exponential backtracking.
+// Each node maps a set of start positions to a set of end positions. Trying each position once
+// avoids exponential backtracking.
 #include "family/lora/module_expression.h"
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace sluice::detail {
 namespace {
 
 constexpr std::size_t kMaxExpression = 4096, kMaxNesting = 64, kMaxRepeats = 256;
-constexpr long kMaxSteps = 50'000;  // limit for the evaluations of nodes
+constexpr long kMaxSteps = 50'000;  // number of node evaluations
 
 using Characters = std::bitset<256>;
-using Places = std::vector<bool>;  // one flag per position: n + 1 for n characters
+using Places = std::vector<bool>;  // n + 1 flags for n characters
 
 bool is_word(unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }
 
@@ -30,9 +30,9 @@ struct ModuleExpression::Node {
 
   Kind kind = kSequence;
   Characters characters = {};
-  std::vector<Node> parts = {};  // children; exactly one for kRepeat and kAhead
+  std::vector<Node> parts = {};  // one for kRepeat and kAhead
   std::size_t least = 0, most = 0;
-  bool opposite = false;  // negates kAhead (lookahead) and kWordEdge
+  bool opposite = false;  // negates lookahead and \b
 };
 
 namespace {
@@ -91,7 +91,7 @@ class ExpressionParser {
     const auto least = number();
     const bool ranges = take(",");
     const auto most = ranges ? number() : least;
-    if (!take("}") || (!least && !ranges)) {  // not a repetition: the '{' is an ordinary character
+    if (!take("}") || (!least && !ranges)) {  // the '{' is an ordinary character
       at_ = before;
       return std::nullopt;
     }
@@ -112,7 +112,7 @@ class ExpressionParser {
     if (!found) return part;
     if (found->first > found->second) refuse("the bounds of a repetition are the wrong way round");
     if (is_at('+')) refuse("possessive repetition, '+' behind it, is not known");
-    take("?");  // skip: laziness does not affect whether a name matches
+    take("?");  // laziness does not affect whether a name matches
     if (counts()) refuse("a repetition of a repetition is not known");
     Node node{.kind = Node::kRepeat, .least = found->first, .most = found->second};
     node.parts.push_back(std::move(part));
@@ -161,7 +161,7 @@ class ExpressionParser {
     return node;
   }
 
-  // Skips "?P<name>", which has no effect on matching.
+  // Skips "?P<name>", which has no effect.
   bool name_of_group() {
     if (!take("?P<")) return false;
     while (next("a '(' without its ')'") != '>') {
@@ -169,7 +169,7 @@ class ExpressionParser {
     return true;
   }
 
-  // Returns the characters of a class such as "\d" or "\W", or nothing.
+  // Returns the characters of "\d", "\W", .., or nothing.
   static std::optional<Characters> kind(char c) {
     Characters characters;
     const int lower = std::tolower(static_cast<unsigned char>(c));

@@ -1,5 +1,4 @@
-// Regular expressions for PEFT's module names. They match like Python's re.fullmatch, in bounded
-// time.
+// Regular expressions of PEFT, matched like Python's re.fullmatch in bounded time.
 #pragma once
 
 #include <cstddef>

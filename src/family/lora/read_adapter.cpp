@@ -29,7 +29,7 @@ using Shapes = std::map<std::string, std::vector<std::int64_t>>;  // keyed by pa
               {.what = what, .where = file + ", tensor '" + tensor + "'", .remedy = remedy});
 }
 
-// Returns the module that a parameter adapts ("model.layers.0.self_attn.q_proj"), or "".
+// Returns for example "model.layers.0.self_attn.q_proj", or "".
 std::string layer_of(const std::string& parameter) {
   const std::size_t ending = std::string(".lora_A.weight").size();
   return is_adapter_parameter(parameter) ? parameter.substr(0, parameter.size() - ending) : "";
@@ -51,7 +51,7 @@ SafetensorsHeader read_tensors(const std::string& directory) {
   return io::read_header(File::open(file)).header;
 }
 
-// Whether the tensor is the head's own weight. PEFT stores it beside the head's adapter.
+// PEFT stores the head's own weight beside the head's adapter.
 bool is_copy_of_base(const std::string& parameter, const SafetensorsEntry& entry,
                      const std::map<std::string, LinearLayer>& linear) {
   const std::string ending = kBaseLayerEnding;
@@ -98,8 +98,7 @@ void require_shape(const Shapes& shapes, const std::string& parameter,
              " belongs to the tensors, and the adapter to this model");
 }
 
-// Checks that exactly the layers selected by the configuration have adapters, because PEFT ignores
-// the tensors of others.
+// PEFT ignores tensors of layers that are not selected, so we reject them.
 void require_chosen_layers(const AdapterConfig& config, const std::set<std::string>& adapted,
                            const std::map<std::string, LinearLayer>& linear,
                            const std::string& file) {
