@@ -125,7 +125,7 @@ class Layering {
     std::string last;
     for (int i = 0; i < flow_.num_nodes(); ++i) {
       if (!flow_.is_free_node(i)) continue;
-      if (values_written(flow_.node(i)).empty()) continue;  // an assertion
+      if (values_written(flow_.node(i)).empty()) continue;  // skip assertions
       const std::string path = flow_.node(i).module_path();
       if (result_.free.empty() || path != last) {
         GraphLayer layer;

@@ -40,8 +40,7 @@ struct GraphOfModel {
   detail::GraphLayers layers;
   detail::GraphLoss loss;
   std::string rows_symbol, length_symbol;  // "" for a fixed number
-  // Set if model.eval() gives another graph, which is then in `graph.training`. It has the same
-  // tensors.
+  // Set if model.eval() gives another graph, which is its `graph.training`. Tensors are the same.
   std::shared_ptr<const GraphOfModel> evaluation;
   bool is_evaluation = false;
 };

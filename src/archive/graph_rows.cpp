@@ -129,7 +129,6 @@ class GraphRows {
     return limit ? limit->below : 0;
   }
 
-  // Returns 0 if unknown.
   std::int64_t classes_of_logits() const {
     for (const GraphOutput& output : module_.outputs) {
       if (output.name != graph_.loss.output || output.value.kind != GraphArgument::Kind::kValue)

@@ -18,8 +18,8 @@ class UseNames {
       : graph_(graph), flow_(flow), layers_(layers) {}
 
   // Names a use after the tensor in the module that reads it. Otherwise the first use gets the
-  // first name of the tied tensors, and later uses "NAME@1". A first name that no module reads has
-  // precedence, as in transformers' checkpoints (T5's "shared").
+  // first name of the tied tensors, and later uses "NAME@1". As in transformers' checkpoints, a
+  // first name that no module reads has precedence (T5's "shared").
   void name() {
     const std::map<std::string, std::string> tied = tied_names();
     std::map<std::string, Names> group_of;

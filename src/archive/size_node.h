@@ -73,7 +73,7 @@ struct SizeExpression::Node {
 
 // Whether the operator compares, or joins comparisons.
 bool is_condition(SizeOp op);
-bool is_truth(const SizeExpression& expression);  // also 0 and 1
+bool is_truth(const SizeExpression& expression);  // a condition, 0 or 1
 
 SizeExpression make_constant(const SizeNumber& number);
 SizeExpression make_symbol(std::string name);

@@ -1,5 +1,5 @@
 // Python's integers and floats, and sympy's exact fractions. Throws Error(kInput), without a file,
-// for a division by 0, overflow beyond 64 bits, and a non-finite float made an integer.
+// for division by 0, overflow beyond 64 bits, and a non-finite float made an integer.
 #pragma once
 
 #include <cstdint>

@@ -299,7 +299,7 @@ std::vector<std::string> array_files_of(const std::string& jsonl,
         line->find(kTensorsEnding) == std::string_view::npos)
       continue;
     const std::optional<Json> row = parse_json(*line);
-    if (!row || !row->is_object()) continue;  // the row parser reports malformed rows
+    if (!row || !row->is_object()) continue;
     for (const FieldOption& field : fields) {
       const Json& value = row->at(field.name);
       if (!value.is_string() || !names_array(value.text())) continue;

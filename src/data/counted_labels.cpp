@@ -14,7 +14,7 @@ constexpr const char* kRemedy =
     "neither -100 nor the first label of a row counts: give other labels";
 
 // True if no label in the batch counts for the loss. False if some row was not read at startup.
-// Adds the number of rows looked up to `looks`.
+// Counts rows in `looks`.
 bool is_uncounted(const DataEntries& entries, DataPosition position, std::int64_t batch_size,
                   std::int64_t& looks) {
   for (std::int64_t row = 0; row < batch_size; ++row) {

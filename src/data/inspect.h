@@ -42,7 +42,7 @@ struct FileContents {
   DataFormat format = DataFormat::kText;
   std::string id_type;
   std::uint64_t bytes = 0;
-  std::uint64_t documents = 0;  // or rows of a .jsonl file
+  std::uint64_t documents = 0;  // or number of rows in a .jsonl file
   // Numbers of tokens: all, counted by the loss, in the longest document. Empty without a
   // tokenizer.
   std::optional<std::uint64_t> tokens, counted, longest;

@@ -67,8 +67,8 @@ class JsonlSource final : public SequenceSource {
   std::vector<std::uint64_t> uncounted_;
 };
 
-// Packs as many whole rows into each sequence as fit, in file order. Reads all rows once to know
-// their lengths.
+// Packs as many whole rows into each sequence as fit, in file order. Reads all rows once for their
+// lengths.
 class PackedJsonlSource final : public SequenceSource {
  public:
   explicit PackedJsonlSource(const SourceOptions& options)

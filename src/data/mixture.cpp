@@ -50,8 +50,7 @@ std::vector<std::uint32_t> turns_of(const Shares& shares) {
 
 // Tijdeman's rule: an entry with share s and t earlier turns may take place n (from 1) if s * n - t
 // >= 1 / (2k - 2), for k entries. Of these entries, the one with the earliest deadline (1 - 1 / (2k
-// - 2) - (s * n - t)) / s takes it. Multiplied by 2k - 2 and the period, these numbers are
-// integers.
+// - 2) - (s * n - t)) / s takes it. Scaled by 2k - 2 and the period, these numbers are integers.
 Mixture::Mixture(const std::vector<double>& weights) {
   long double sum = 0;
   for (const double weight : weights) sum += weight;

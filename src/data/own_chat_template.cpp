@@ -57,7 +57,7 @@ std::string template_in(const Json& config) {
   return value.empty() ? std::string() : text_of(value.list().front(), "template");
 }
 
-// Searches for the template in the order of transformers.
+// Searches in transformers' order.
 FoundTemplate find_template(const std::string& folder) {
   const std::string alone = folder + "/chat_template.jinja";
   if (is_there(alone)) return {alone, read_text(alone, kMaxTemplateBytes)};

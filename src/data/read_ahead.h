@@ -25,7 +25,7 @@ struct StepsToRead {
   std::int64_t batch_size = 0;  // rows per step, summed over all replicas
   StepsDone done;
   std::map<int, BatchRange> rows;  // keyed by rank
-  MicrobatchCount count = {};      // for the parts of StepShare::total_counted
+  MicrobatchCount count = {};      // computes parts of StepShare::total_counted
 };
 
 class ReadAhead {

@@ -103,7 +103,7 @@ std::string joined(const std::vector<Turn>& turns) {
   return text;
 }
 
-// Sets labels for the tokens of bytes [begin, end) of `text`. `ids` are the tokens of `text`.
+// Sets labels for bytes [begin, end) of `text`, whose tokens are `ids`.
 void count_span(const TextTokens& tokens, std::string_view text, const Ids& ids, std::size_t begin,
                 std::size_t end, std::size_t first_token, Ids& labels) {
   const std::size_t from =

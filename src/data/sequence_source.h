@@ -28,7 +28,7 @@ class SequenceSource {
   virtual std::uint64_t num_bytes() const = 0;
   // Precondition of read(), counted_labels() and place(): index < num_sequences().
   virtual Sequence read(std::uint64_t index) const = 0;
-  // Returns how many labels count for a next-token loss. May throw the errors of read().
+  // Returns how many labels count for a next-token loss.
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
   // Returns "file:line" for messages.
   virtual std::string place(std::uint64_t index) const = 0;
@@ -45,7 +45,7 @@ struct SourceOptions {
   DataFormat format = DataFormat::kText;  // never kAuto
   bool is_format_set = false;
   std::int64_t seq_len = 0;
-  std::int64_t vocab_size = 0, num_labels = 0;  // see TokenDataOptions
+  std::int64_t vocab_size = 0, num_labels = 0;
   std::optional<std::int64_t> max_positions;
   bool truncate = false, pack = false, assistant_only_loss = false, append_eos = false;
   ChatTemplate chat_template = ChatTemplate::kAuto;

@@ -11,7 +11,6 @@
 namespace sluice::data {
 namespace {
 
-// Returns {} if the file does not exist.
 Json read_object(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return Json::object();

@@ -2,7 +2,7 @@
 //
 // Tokenizers split text into words with patterns that do not look back beyond the word. So a cut is
 // safe before a space after a letter, or after a single line end between a non-space character and
-// a letter. SentencePiece models do not split text, but have no tokens across such places.
+// a letter. SentencePiece models have no tokens across such places.
 #pragma once
 
 #include <cstddef>

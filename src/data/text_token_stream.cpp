@@ -1,6 +1,4 @@
-// A stream of tokens from text files.
-//
-// Files are tokenized in pieces of about 8 KiB (text_cut.h). One pass at startup counts the tokens
+// Tokenizes text files in pieces of about 8 KiB (text_cut.h). One pass at startup counts the tokens
 // of every piece. Memory is 16 bytes per piece plus a cache of recent pieces.
 #include <algorithm>
 #include <list>

@@ -1,9 +1,8 @@
-// Combines operator calls into a layer's operators and memory. Three costs depend on the order of
-// the calls:
+// Combines operator calls into a layer's operators and memory. Their order determines three costs:
 //   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. Matrix products
 //     that are used only in such a sum save one gradient for their weight gradients.
 //   - Forward memory: values that later calls read, plus the running operator's memory.
-//   - Backward memory: saved values are freed call by call, while gradients come and go.
+//   - Backward memory: saved values are freed while gradients come and go.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -96,7 +95,7 @@ struct Step {
 
 struct Storage {
   double bytes = 0;
-  int made = -1, last_read = -1;  // call indices; -1: layer input, never read
+  int made = -1, last_read = -1;  // indices of calls; -1: a layer input (made), never (last_read)
   int readers = 0;
   bool leaves = false, counts = true;
   std::string same_gradient;  // storage with the same gradient buffer

@@ -143,7 +143,7 @@ class Row {
     (operand.weight.empty() ? at().input_flops : at().weight_flops).constant += operations;
   }
 
-  // Adds bytes that exist at the end of the layer's backward.
+  // Adds bytes at the end of the layer's backward.
   void at_end(const std::string& name, double bytes) {
     at().bytes.push_back({.field = &LayerCost::at_end,
                           .needed = Needed::kTrains,

@@ -1,4 +1,3 @@
-// Properties of ATen operators that follow from the name.
 #pragma once
 
 #include <string_view>

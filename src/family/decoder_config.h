@@ -69,7 +69,7 @@ struct DecoderSizes {
 
 struct DecoderKeys {
   DecoderSizes sizes;
-  // Value for an absent field. Without it, and for null, num_attention_heads.
+  // Default for an absent field. Unset, or for null: num_attention_heads.
   std::optional<std::int64_t> num_key_value_heads = std::nullopt;
   // Default: hidden_size / num_attention_heads.
   std::optional<std::int64_t> head_dim = std::nullopt;

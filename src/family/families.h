@@ -1,4 +1,3 @@
-// The table of supported model families.
 #pragma once
 
 #include <string>

@@ -73,7 +73,7 @@ GptNeoxConfig read_gpt_neox_config(const ConfigReader& config) {
         formatted("{} does not divide hidden_size = {}", out.num_attention_heads, out.hidden_size),
         "write a divisor: all heads have equally many channels");
   }
-  // transformers would rotate only head_dim channels, not resize heads.
+  // transformers uses a different head_dim only for the rotation.
   if (config.size("head_dim", out.head_dim()) != out.head_dim())
     config.fail("head_dim", "it is not hidden_size / num_attention_heads", "leave it out");
   out.max_position_embeddings = config.size("max_position_embeddings", 2048);

@@ -116,9 +116,8 @@ bool ties_by_default(const Json& text) {
   return family->decoder(ConfigReader(nothing, "text_config")).tie_word_embeddings;
 }
 
-// As in transformers 5.23. With kAsText, text_config or the outer object may tie the head.
-// Otherwise only the outer object counts, with `whole.ties` as its default. `text` has the
-// model_type of its family.
+// As in transformers 5.23. With kAsText, either object may tie the head. Otherwise only the outer
+// object counts, with `whole.ties` as its default. `text` has the model_type of its family.
 bool is_head_tied(const Json& document, const Json& text, const Whole& whole) {
   if (whole.ties == Whole::kAsText &&
       (says(text, kTies) ? text.at(kTies) == true : ties_by_default(text)))

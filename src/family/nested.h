@@ -16,8 +16,8 @@ bool is_supported_vision_language(const Json& document);
 bool is_inside_vision_language(const std::string& config_text);
 
 // Returns the language model's configuration, with transformers' defaults, and other documents
-// unchanged. The outer object decides whether the head is tied (in some models either object may
-// tie it) and, for an unknown type, the sizes.
+// unchanged. The outer object decides whether the head is tied (in some models, either object may)
+// and, for an unknown type, the sizes.
 Json language_config(const Json& document);
 
 // Throws Error(kInput) for settings that transformers applies to logits or loss only in a

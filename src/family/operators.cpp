@@ -184,7 +184,7 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   need(of, kKept, Needed::kFlows, floats, part(wide(width)));
   need(of, kKept, Needed::kFlows, to + " statistics", part(wide(groups)));
   need(of, kKept, Needed::kWeight, normalized, part(kind == NormKind::kRms ? narrow : wide(width)));
-  if (kind == NormKind::kRmsPlusOne)  // 1 + weight
+  if (kind == NormKind::kRmsPlusOne)  // saves 1 + weight
     need(of, kKept, Needed::kFlows, to + " weight", once(wide(width / groups)));
 }
 

@@ -28,7 +28,6 @@ struct RopeConfig {
   double turned = 1.0;  // rotated fraction of a head
 };
 
-// Keys that differ between families.
 struct RopeKeys {
   const char* theta = "rope_theta";
   const char* turned = "partial_rotary_factor";

@@ -48,7 +48,6 @@ class TextTrie {
  public:
   void insert(std::string_view text, std::int32_t value);
   bool empty() const { return nodes_.empty(); }
-  // Finds the first inserted text at or after `at`.
   bool find(std::string_view text, std::size_t at, std::size_t& first, std::size_t& last,
             std::int32_t& value) const;
 

@@ -91,7 +91,7 @@ class Bpe {
   std::array<std::array<std::uint64_t, 2>, 128> ascii_joints_{};
   std::unordered_set<std::uint64_t> joints_;
 
-  // The same for bytes, if every byte has a token.
+  // Ids of single bytes, and pairs of bytes that some merge joins. Only if every byte has a token.
   bool has_byte_units_ = false;
   std::array<std::int32_t, 256> byte_units_;
   std::array<std::array<std::uint64_t, 4>, 256> byte_joints_{};

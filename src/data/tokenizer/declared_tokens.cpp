@@ -197,7 +197,7 @@ void Collection::read_indexed(const std::vector<JsonField>& file_items) {
     const auto it = by_text_.find(declared.token.content);
     if (it != by_text_.end()) declared = it->second;
   }
-  // transformers reads this older key last.
+  // transformers reads the older key "additional_special_tokens" last.
   const JsonField& map = settings_.special_tokens_map();
   if (!extra_ && !map.is_null()) extra_ = of_list(map["additional_special_tokens"], false);
   if (rebuilt_) {

@@ -1,4 +1,4 @@
-// A JSON value with its file and path for error messages.
+// A JSON value with its file and path for errors.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ class Normalizer {
   explicit Normalizer(const JsonField& field);
 
   bool is_identity() const { return parts_.empty(); }
-  // Throws Error(kInput) if the text grows more than kMaxGrowth times.
+  // Throws Error(kInput) if the text grows more.
   void apply(OwnedPiece& piece, EncodeScratch& scratch) const;
 
  private:

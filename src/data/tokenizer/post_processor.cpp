@@ -18,7 +18,7 @@ class Reader {
       require_first(field);
       made.before.push_back(pair_id(field["cls"]));
       made.after.push_back(pair_id(field["sep"]));
-    } else if (type != "ByteLevel") {  // changes no ids
+    } else if (type != "ByteLevel") {  // ByteLevel changes no ids
       field.refuse("the post-processor '" + type + "'");
     }
   }

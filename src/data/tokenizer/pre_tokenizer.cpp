@@ -73,7 +73,6 @@ class Cutter {
         give(first, last);
         break;
       case Behavior::kContiguous:
-        // `open_` is false before the first stretch.
         if (open_ && is_delimiter == previous_) {
           open_last_ = last;
         } else {
@@ -88,7 +87,7 @@ class Cutter {
         }
         break;
       case Behavior::kMergedWithNext:
-        // Of several delimiters in a row, only the last is merged.
+        // Of several delimiters in a row, only the last joins the next word.
         if (!is_delimiter && previous_ && open_) {
           open_last_ = last;
         } else {

@@ -26,7 +26,7 @@ struct RebuiltClass {
 // Precondition: class_kind(name) is kRebuilt.
 const RebuiltClass& rebuilt_class(std::string_view name);
 
-// Replaces parts of `document`, a tokenizer.json. `unknown` is the text of unk_token.
+// Replaces parts of `document`. `unknown` is the text of unk_token.
 void rebuild(const RebuiltClass& by, const TokenizerSettings& settings, const std::string& unknown,
              Json& document);
 

@@ -38,7 +38,7 @@ struct Named {
   std::span<const Range> script = {};
 };
 
-// Names for \p{NAME}. Long names are from Unicode's PropertyValueAliases.
+// Names for \p{NAME}; long names from Unicode's PropertyValueAliases.
 const std::vector<Named>& properties() {
   static const std::vector<Named> table = {
       {"l", "L"},

@@ -1,4 +1,3 @@
-// Reads the adapter_config.json of PEFT.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@ struct AdapterConfig {
   double alpha = 8, dropout = 0;
   bool rank_stabilized = false;
   ModuleChoice targets, excluded;  // from target_modules and exclude_modules
-  // Exceptions, keyed by the end of a module's name.
+  // Ranks of single modules, keyed by the end of their name.
   std::vector<std::pair<std::string, std::int64_t>> rank_of;
   std::vector<std::pair<std::string, double>> alpha_of;
   std::string base;  // base_model_name_or_path
