@@ -45,6 +45,7 @@ struct GraphOfModel {
   bool is_evaluation = false;
 };
 
+// Throws Error(kUsage) for an unknown loss_output.
 std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
                                                    const GraphOptions& options);
 

@@ -17,7 +17,6 @@ std::vector<int> values_written(const GraphNode& node);
 // Returns arguments that the operator writes to, including all tensors of a list. Running
 // statistics count except in evaluation mode.
 std::vector<int> values_changed(const GraphNode& node);
-// Returns arguments whose storage the results may share.
 std::vector<int> values_shared(const GraphNode& node, const GraphModule& module);
 
 bool draws_random_numbers(const GraphNode& node);

@@ -71,7 +71,6 @@ void require_rows_of_fields(const SourceOptions& entry) {
                .remedy = "give .jsonl rows with these fields"});
 }
 
-// If the model takes no tokens, the result is an unused byte tokenizer.
 std::shared_ptr<const TextTokens> tokens_of(const TokenDataOptions& options) {
   check_field_options(options);
   if (options.tokens) return std::make_shared<const TextTokens>(options);

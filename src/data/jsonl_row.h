@@ -1,4 +1,3 @@
-// Parses and type-checks one row of a .jsonl file.
 #pragma once
 
 #include <cstdint>

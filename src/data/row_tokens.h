@@ -1,5 +1,5 @@
 // Converts .jsonl rows to token ids and numeric fields. Tokens come from input_ids, else text,
-// messages, or prompt and completion.
+// messages, or prompt and completion. Const members are thread-safe.
 #pragma once
 
 #include <memory>

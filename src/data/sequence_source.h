@@ -28,7 +28,7 @@ class SequenceSource {
   virtual std::uint64_t num_bytes() const = 0;
   // Precondition of read(), counted_labels() and place(): index < num_sequences().
   virtual Sequence read(std::uint64_t index) const = 0;
-  // Returns how many labels count for a next-token loss.
+  // Returns how many labels count for a next-token loss. May throw the errors of read().
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
   // Returns "file:line" for messages.
   virtual std::string place(std::uint64_t index) const = 0;

@@ -32,7 +32,7 @@ class TokenFile {
   virtual std::string id_type() const = 0;
 };
 
-// For kMegatron, `path` is the .bin.
+// For kMegatron, `path` is the .bin. Throws Error(kInput) for a missing file or another format.
 std::unique_ptr<TokenFile> open_token_file(const std::string& path, DataFormat format);
 std::unique_ptr<TokenFile> open_megatron(const std::string& path);
 

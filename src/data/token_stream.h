@@ -1,4 +1,4 @@
-// Several files as one stream of tokens.
+// Several files as one stream of tokens. Const members are thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,6 @@ namespace sluice::detail {
 
 // Returns "add" for "aten.add_.Tensor" and "mul" for "_operator.mul".
 std::string_view operator_name(std::string_view target);
-// Whether the operator writes to its first argument.
 bool is_in_place(std::string_view target);
 // Whether the operator handles only numbers, sizes or assertions.
 bool has_no_tensor_gradient(std::string_view target);

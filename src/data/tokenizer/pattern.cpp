@@ -196,7 +196,6 @@ class PatternCompiler {
     }
     std::uint32_t atomic = 0;
     if (node.repetition == Repetition::kPossessive) atomic = add({Op::kAtomic});
-    // Stops if the body has no instructions.
     for (std::uint32_t i = 0, before = here(); i < node.least; ++i) {
       emit(body);
       if (here() == before) break;

@@ -32,7 +32,6 @@ struct OwnedPiece {
   TextPiece view() const { return {text, at_start}; }
 };
 
-// A reference to a callable, cheaper than std::function.
 template <typename Signature>
 class FunctionRef;
 template <typename... Arguments>

@@ -33,6 +33,7 @@ struct AdapterConfig {
   // These throw Error(kInput) if two patterns disagree.
   std::int64_t rank_at(const std::string& module) const;
   double alpha_at(const std::string& module) const;
+  // Throws Error(kInput) if matching takes too long.
   bool is_targeted(const LinearLayer& layer) const;
   bool is_excluded(const LinearLayer& layer) const;
 };
