@@ -161,7 +161,8 @@ struct ExportedGraph {
 };
 
 // Reads an archive of torch.export.save(), but no weights or pickles. Entries of sluice are
-// optional. Throws Error(kInput) if the archive is invalid or has an unknown schema version.
+// optional. Throws Error(kInput), with the file and entry, if the archive is invalid or has an
+// unknown schema version.
 ExportedGraph read_exported_graph(const std::string& path);
 class ZipFile;
 ExportedGraph read_exported_graph(const ZipFile& zip);

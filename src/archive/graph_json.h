@@ -18,6 +18,7 @@ struct GraphProgram {
   GraphModule module;
 };
 
+// Throws Error(kInput) at `where`.
 GraphProgram parse_graph_program(std::string_view text, const std::string& where);
 
 }  // namespace sluice::detail

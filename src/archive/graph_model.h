@@ -45,7 +45,8 @@ struct GraphOfModel {
   bool is_evaluation = false;
 };
 
-// Throws Error(kUsage) for an unknown loss_output.
+// Throws the errors of layers_of() and require_allowed_nodes(), and Error(kUsage) for an unknown
+// loss_output.
 std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
                                                    const GraphOptions& options);
 
@@ -53,7 +54,7 @@ bool has_weights(const ExportedGraph& graph);
 
 MicrobatchShape exported_shape(const GraphOfModel& model);
 
-// Parses "decoder_length=64".
+// Parses "decoder_length=64". Throws Error(kUsage) for other texts.
 std::map<std::string, std::int64_t> sizes_by_name(const std::vector<std::string>& texts);
 
 // Returns sizes by symbol. Throws Error(kUsage) for unsupported sizes, unknown names, and rows or
@@ -61,7 +62,7 @@ std::map<std::string, std::int64_t> sizes_by_name(const std::vector<std::string>
 SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
                       const std::map<std::string, std::int64_t>& others);
 
-// The costs hold only for this shape.
+// The costs hold only for this shape. Throws sizes_of()'s errors.
 ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> model, const GraphOptions& options,
                          const MicrobatchShape& shape);
 

@@ -23,6 +23,7 @@ bool is_class(const std::string& full, const std::string& name);
 
 class GraphUnits {
  public:
+  // Throws Error(kUsage) if no module has the class of `cuts`.
   GraphUnits(const GraphFlow& flow, const GraphCuts& cuts);
 
   std::vector<GraphUnit> in_order() const;

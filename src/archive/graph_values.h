@@ -31,6 +31,7 @@ class GraphValues {
  protected:
   // Adds a value under a new name. The archive may not describe an operator's results (is_output).
   int define(const std::string& name, GraphValue::Kind kind, GraphScope& scope, bool is_output);
+  // Precondition: the name is new.
   void bind(const std::string& name, GraphArgument argument, GraphScope& scope);
   GraphArgument argument(const Json& json, const GraphScope& scope);
   const std::string* name_of(const Json& json) const;

@@ -50,9 +50,10 @@ class SizeExpression {
 class SizeRule {
  public:
   // Parses Python from the archive's guards_code: "L['pixel_values'].size()[0] == 3" or "(s70 % 8)
-  // == 0 or s70 <= 2". `L['NAME'].size()[I]` becomes the symbol "NAME.I".
+  // == 0 or s70 <= 2". `L['NAME'].size()[I]` becomes the symbol "NAME.I". Throws the errors of
+  // SizeExpression::parse().
   static SizeRule parse(std::string_view text);
-  // `values` must include the symbols "NAME.I".
+  // `values` must include the symbols "NAME.I". Throws the errors of SizeExpression::at().
   bool holds(const SymbolValues& values) const;
   const std::string& text() const { return text_; }
   const std::set<std::string>& symbols() const { return symbols_; }

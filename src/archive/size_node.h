@@ -75,6 +75,7 @@ struct SizeExpression::Node {
 bool is_condition(SizeOp op);
 bool is_truth(const SizeExpression& expression);  // a condition, 0 or 1
 
+// The functions below throw Error(kInput), without a file.
 SizeExpression make_constant(const SizeNumber& number);
 SizeExpression make_symbol(std::string name);
 SizeExpression make_size(SizeOp op, std::vector<SizeExpression> of);

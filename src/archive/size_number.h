@@ -50,8 +50,8 @@ SizeNumber modulo(const SizeNumber& a, const SizeNumber& b);
 // Python's round(a, decimals): halves to even. Throws unless `decimals` is 0 to 17.
 SizeNumber rounded_to(const SizeNumber& a, const SizeNumber& decimals);
 
-// Python's // of floats (Objects/floatobject.c). 1.0 // 0.1 is 9, since 0.1 is slightly above a
-// tenth. b must not be 0.
+// Python's // and % of floats (Objects/floatobject.c). 1.0 // 0.1 is 9, since 0.1 is slightly above
+// a tenth. b must not be 0.
 double floor_quotient(double a, double b);
 double modulo(double a, double b);
 // True up to 2^53.

@@ -29,8 +29,8 @@ struct ZipSource {
 
 class ZipFile {
  public:
-  // Both throw Error(kInput) if a rule above is broken, an entry lies outside the file, or the
-  // directory is too long.
+  // Both throw Error(kInput) at "FILE" or "FILE, entry 'NAME'" if a rule above is broken, an entry
+  // lies outside the file, or the directory is too long.
   static ZipFile open(const std::string& path);
   explicit ZipFile(ZipSource source);
 

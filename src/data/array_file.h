@@ -30,7 +30,8 @@ ArrayName array_name(std::string_view text);
 void read_array(const std::string& folder, std::string_view text, const std::string& name,
                 FieldReader& field);
 
-// Returns each array file that the fields of all rows name, once, in row order.
+// Returns each array file that the fields of all rows name, once, in row order. Throws
+// Error(kInput) if a file cannot be opened.
 std::vector<std::string> array_files_of(const std::string& jsonl,
                                         const std::vector<FieldOption>& fields);
 

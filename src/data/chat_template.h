@@ -26,6 +26,7 @@ struct Turn {
   bool counts = true;  // false: the loss skips this turn
 };
 
+// Throws Error(kInput) for an unknown role.
 void require_known_roles(const std::vector<Message>& messages);
 
 class ChatFormat {

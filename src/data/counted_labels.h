@@ -12,6 +12,7 @@ void require_counted_labels(const DataEntries& entries, std::int64_t steps, std:
                             const StepsDone& done);
 
 [[noreturn]] void refuse_uncounted_file(const std::string& file);
+// Throws Error(kInput) that names the step and its rows.
 [[noreturn]] void refuse_uncounted(const DataEntries& entries, std::int64_t step,
                                    DataPosition position, std::int64_t batch_size);
 

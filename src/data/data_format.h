@@ -17,7 +17,7 @@ std::string data_file_of(const std::string& file, DataFormat format);
 
 std::vector<std::string> files_read_of(const std::string& file, DataFormat format);
 
-// Throws Error(kUsage) if the formats differ.
+// Throws Error(kUsage) if there are no files or their formats differ.
 DataFormat common_format(const std::vector<std::string>& files, DataFormat format);
 
 }  // namespace sluice::data

@@ -15,6 +15,7 @@ inline constexpr std::size_t kLookedAtBytes = std::size_t{8} << 10;
 // Returns at most kLookedAtBytes.
 std::string first_bytes(const std::string& file);
 
+// `bytes` is the start of the file.
 Error not_readable(const std::string& file, std::string_view bytes, const std::string& where);
 
 // Checks the start of a file of a `format` other than kAuto. Throws Error(kInput) for binary files,

@@ -10,6 +10,7 @@
 namespace sluice::data {
 
 // Returns "" if there is no template, or a published one that writes the same text as `taken`.
+// Throws Error(kInput) for an unreadable file.
 std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate taken,
                                  bool marks_are_tokens);
 

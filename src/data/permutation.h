@@ -11,6 +11,7 @@ class Permutation {
  public:
   // Precondition: size >= 1.
   Permutation(std::uint64_t size, std::uint64_t key);
+  // Precondition: i < size.
   std::uint64_t at(std::uint64_t i) const;
 
  private:

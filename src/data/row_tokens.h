@@ -22,7 +22,8 @@ class RowTokens {
   // outside the vocabulary, and rows that are too long. Throws Error(kUsage) if no chat template is
   // known.
   Sequence sequence(JsonlRow row) const;
-  // Makes the checks of sequence() that need no tokenizer.
+  // Makes the checks of sequence() that need no tokenizer. Throws Error(kInput), without file and
+  // line.
   void require_sound(const JsonlRow& row) const;
   // Like require_sound(), and checks the order of roles if data.chat_template names a format.
   void require_sound_turns(const JsonlRow& row) const;

@@ -55,6 +55,7 @@ struct SourceOptions {
   bool has_tokens = true, takes_mask = true, takes_positions = true;
 };
 
+// Throws Error(kInput) if the files hold no sequence.
 std::unique_ptr<SequenceSource> open_source(SourceOptions options);
 
 std::unique_ptr<SequenceSource> open_jsonl(SourceOptions options);

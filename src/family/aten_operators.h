@@ -73,8 +73,8 @@ std::vector<std::int64_t> einsum_strides(const OperatorCall& call);
 // storage.
 void settle_results(OperatorCall& call, const Precision& precision);
 
-// Throws Error(kInput) for impossible sizes. So do row_of() and settle_results(), which throw
-// Error(kUsage) for unknown dtypes.
+// Throws Error(kInput), without a place, for impossible sizes. So do row_of() and settle_results(),
+// which throw Error(kUsage) for unknown dtypes.
 void check_sizes(const OperatorCall& call);
 
 // Returns the argument whose storage the result shares, or nullptr.

@@ -42,6 +42,7 @@ class ConfigReader {
   // Throws if the value, even null, is not in the JSON list `accepted`.
   void require_one_of(const std::string& key, const std::string& accepted) const;
 
+  // Throws Error(kInput) at "file, field 'prefix.key'".
   [[noreturn]] void fail(const std::string& key, const std::string& what,
                          const std::string& remedy = {}) const;
   [[noreturn]] void fail_missing(const std::string& key, const std::string& remedy) const;

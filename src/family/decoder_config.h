@@ -83,14 +83,16 @@ struct DecoderKeys {
   bool tie_word_embeddings = false;
 };
 
-// Reads transformers' name of an activation. Default: `usual`.
+// Reads transformers' name of an activation. Default: `usual`. Throws Error(kInput) for an unknown
+// name.
 Activation read_activation(const ConfigReader& config, const std::string& key,
                            const std::string& usual);
 
-// Reads all fields except windows and ropes.
+// Reads all fields except windows and ropes. Throws Error(kInput) that names the field.
 DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys& keys);
 
-// Returns whether each block has a sliding window, or an empty list without layer_types.
+// Returns whether each block has a sliding window, or an empty list without layer_types. Throws
+// Error(kInput) for other types or counts.
 std::vector<bool> read_layer_types(const ConfigReader& config, std::int64_t num_layers);
 
 // Returns nothing if sliding_window is null, and `absent` without the key.

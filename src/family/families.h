@@ -19,6 +19,7 @@ struct Family {
 const std::vector<Family>& families();
 const Family* find_family(const std::string& name);
 
+// Throws Error(kInput) if the text is no JSON object.
 Json parse_config(const std::string& text, const std::string& file_name);
 
 // Returns the configuration of the language model inside (nested.h).

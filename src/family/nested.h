@@ -24,7 +24,8 @@ Json language_config(const Json& document);
 // standalone language model.
 void require_bare_head(const ConfigReader& text);
 
-// Returns the tensor names in a Hugging Face directory, if any.
+// Returns the tensor names in a Hugging Face directory, if any. Throws Error(kInput) for an
+// unreadable file.
 std::set<std::string> stored_names(const std::string& directory);
 
 // Renames layers and parameters as in `stored` or, if it has none of them, as in transformers.

@@ -36,7 +36,7 @@ struct RopeKeys {
   bool only_longrope = false;
 };
 
-// `theta` is the default of rope_theta.
+// `theta` is the default of rope_theta. Throws Error(kInput) for invalid settings.
 RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embeddings,
                      double theta = kUsualRopeTheta);
 

@@ -62,6 +62,7 @@ class TextTrie {
 
 class AddedTokens {
  public:
+  // Throws Error(kInput) that names the field.
   AddedTokens(const TokenDeclarations& declared, const Bpe& model, const Normalizer& normalizer);
 
   // Passes ids of added tokens to `token`, and non-empty text between them to `between`.

@@ -37,6 +37,7 @@ struct BpeScratch {
 
 class Bpe {
  public:
+  // Throws Error(kInput) that names the field.
   explicit Bpe(const JsonField& model);
 
   // Precondition: valid UTF-8, not empty.

@@ -20,6 +20,7 @@ class DecoderPart {
 
 class Decoder {
  public:
+  // Throws Error(kInput) for an unsupported part.
   explicit Decoder(const JsonField& field);
 
   // Without a decoder, joins the tokens with spaces. Throws Error(kInput) if the text grows more

@@ -34,6 +34,7 @@ class JsonField {
   std::vector<std::pair<std::string, JsonField>> members() const;
   JsonField item(std::size_t index) const;
 
+  // The functions below throw Error(kInput) for another type.
   std::string text() const;
   std::string text_or(std::string_view otherwise) const;
   // Rejects more than kMaxTokenBytes, because the text may be inserted repeatedly.

@@ -23,10 +23,11 @@ class NormalizerPart {
 
 class Normalizer {
  public:
+  // Throws Error(kInput) for an unsupported part.
   explicit Normalizer(const JsonField& field);
 
   bool is_identity() const { return parts_.empty(); }
-  // Throws Error(kInput) if the text grows more.
+  // Throws Error(kInput) if the text grows beyond the bounds above.
   void apply(OwnedPiece& piece, EncodeScratch& scratch) const;
 
  private:

@@ -43,6 +43,7 @@ struct PatternScratch {
 
 class Pattern {
  public:
+  // Throws Error(kInput) at `where` for an unsupported pattern.
   Pattern(std::string_view pattern, const std::string& where);
   // Calls found(PatternMatch) for every match. Like Oniguruma, skips an empty match where the
   // previous one ended. Preconditions: valid UTF-8, scratch.allow(). Throws Error(kInput) if the

@@ -44,6 +44,7 @@ struct PatternNode {
   bool may_be_empty() const;
 };
 
+// Throws Error(kInput) at `where`.
 PatternNode parse_pattern(std::string_view pattern, const std::string& where);
 
 }  // namespace sluice::data

@@ -9,6 +9,7 @@
 namespace sluice::data {
 
 struct PostProcessor {
+  // Throws Error(kInput) for an unsupported part.
   static PostProcessor read(const JsonField& field);
 
   std::vector<std::int32_t> before, after;

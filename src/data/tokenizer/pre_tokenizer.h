@@ -18,6 +18,7 @@ class PreTokenizerPart {
 
 class PreTokenizer {
  public:
+  // Throws Error(kInput) for an unsupported part.
   explicit PreTokenizer(const JsonField& field);
 
   // Whether words are raw bytes for Bpe::encode_bytes().

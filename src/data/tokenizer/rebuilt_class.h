@@ -26,7 +26,8 @@ struct RebuiltClass {
 // Precondition: class_kind(name) is kRebuilt.
 const RebuiltClass& rebuilt_class(std::string_view name);
 
-// Replaces parts of `document`. `unknown` is the text of unk_token.
+// Replaces parts of `document`. `unknown` is the text of unk_token. Throws Error(kInput) for a
+// malformed setting.
 void rebuild(const RebuiltClass& by, const TokenizerSettings& settings, const std::string& unknown,
              Json& document);
 

@@ -18,6 +18,7 @@ struct TokenizerParts {
   std::string beside = {};           // digest of changes by other files, or ""
 };
 
+// Both throw Error(kInput) that names the file and the field.
 TokenizerParts parts_of_file(std::string_view json, const std::string& file_name);
 TokenizerParts parts_of_directory(const TokenizerTexts& texts);
 

@@ -18,10 +18,12 @@ struct TokenizerTexts {
   std::string tokenizer;
   std::optional<std::string> tokenizer_config, special_tokens_map, added_tokens, config;
 };
+// Throws Error(kInput) if the tokenizer.json is missing or too long.
 TokenizerTexts read_tokenizer_texts(const std::string& file);
 
 class TokenizerSettings {
  public:
+  // Throws Error(kInput) for a malformed file or a rejected setting.
   explicit TokenizerSettings(const TokenizerTexts& texts);
 
   // special_tokens_map.json overrides tokenizer_config.json if transformers reads it. Returns null

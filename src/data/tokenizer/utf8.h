@@ -8,6 +8,7 @@ namespace sluice::data {
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 
+// Precondition: valid UTF-8.
 inline std::size_t utf8_length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
