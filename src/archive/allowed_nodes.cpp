@@ -25,8 +25,8 @@ bool has_unsupported_layout(const GraphArgument& argument) {
   return argument.kind == GraphArgument::Kind::kLayout && argument.text != "strided";
 }
 
-// as_strided() needs the strides from export. Storage offsets may differ, so explicit ones are
-// rejected.
+// as_strided() must have the strides from export. Explicit storage offsets are rejected, because
+// offsets at run time may differ.
 std::string strides_error(const GraphNode& node, const GraphModule& module) {
   if (node.target != "aten.as_strided.default") return {};
   for (std::size_t i = 0; i < node.arguments.size(); ++i) {

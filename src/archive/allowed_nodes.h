@@ -1,5 +1,5 @@
 // Exported graphs may come from hostile files. Allows only the ATen operators of
-// family/aten_table.h, arithmetic on symbolic numbers, and the program's operators.
+// family/aten_table.h, arithmetic on symbolic numbers, and custom operators of the program.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace sluice::detail {
 
-// Returns why the node may not run, or "". `given` lists the program's operators ("sluice::my_op").
-// The namespace sluice always passes, because planning needs no implementation.
+// Returns why the node may not run, or "". `given` lists the program's custom operators
+// ("sluice::my_op"). The namespace sluice always passes, because planning needs no implementation.
 std::string refusal_of(const GraphNode& node, const GraphModule& module,
                        const std::vector<std::string>& given);
 

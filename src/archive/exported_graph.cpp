@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMaxWordBytes = 100;
 constexpr std::string_view kModels = "models/", kJson = ".json";
 
-// Returns the folder of all entries, with its slash.
+// Returns the folder of all entries, with a slash.
 std::string root_of(const ZipFile& zip) {
   for (const ZipEntry& entry : zip.entries()) {
     const std::size_t slash = entry.name.find('/');

@@ -1,5 +1,5 @@
 // A model read from a torch.export archive, without torch. read_exported_graph() guarantees:
-// 1. A value number is an index into `values`. Each value is written once, by an input or a node,
+// 1. A value's number is its index in `values`. Each value is written once, by an input or a node,
 //    before any node reads it.
 // 2. Nodes inside a higher-order operator replace that operator.
 // 3. Dtypes are named as in safetensors ("float32", "int64", "bool").
@@ -17,23 +17,23 @@
 namespace sluice::detail {
 
 struct GraphValue {
-  // all but kTensor are symbolic numbers
+  // All but kTensor are symbolic numbers.
   enum class Kind : std::uint8_t { kTensor, kInt, kFloat, kBool };
   std::string name;
   Kind kind = Kind::kTensor;
-  // Both are empty for a result that no node reads, because the archive omits them.
+  // Empty (with `sizes`) for a result that no node reads, because the archive omits them.
   std::string dtype;
   std::vector<SizeExpression> sizes;
-  // at export; empty if unknown
+  // Strides at export; empty if unknown.
   std::vector<SizeExpression> strides;
-  // value of a symbolic number, if known
+  // Value of a symbolic number, if known.
   std::optional<SizeExpression> number;
 };
 
 struct GraphArgument {
   enum class Kind : std::uint8_t {
     kNone,
-    kValue,         // in `value`
+    kValue,
     kInt,           // in `integer`
     kFloat,         // in `real`
     kComplex,       // in `real`, `imaginary`
@@ -43,7 +43,7 @@ struct GraphArgument {
     kLayout,        // in `text`: "strided"
     kDevice,        // in `text`: "cuda:0"
     kMemoryFormat,  // in `text`: "channels_last"
-    kList,          // in `list`
+    kList,
   };
   Kind kind = Kind::kNone;
   int value = -1;
@@ -54,7 +54,7 @@ struct GraphArgument {
 };
 
 struct ModuleCall {
-  std::string key;   // "encoder.dropout@1" for that module's second call
+  std::string key;   // "encoder.dropout@1" for the module's second call
   std::string path;  // "" for the model itself
   std::string class_name;
 };
@@ -66,7 +66,7 @@ struct GraphNode {
   std::vector<std::pair<std::string, GraphArgument>> arguments;  // by name, in order
   struct Result {
     bool is_list = false;
-    std::vector<int> values;  // -1: None
+    std::vector<int> values;  // -1 for None
   };
   std::vector<Result> results;
   std::vector<ModuleCall> modules;  // outermost first
@@ -75,7 +75,7 @@ struct GraphNode {
   int higher_order = -1;  // number of the enclosing higher-order operator, or -1
 
   const GraphArgument* argument(std::string_view name) const;
-  const std::string& module_path() const;  // innermost, or ""
+  const std::string& module_path() const;  // innermost module, or ""
 };
 
 struct GraphInput {
@@ -84,12 +84,12 @@ struct GraphInput {
     kParameter,
     kBuffer,
     kConstant,
-    kNumber,  // not a tensor at export; see `constant`
+    kNumber,  // a Python number at export; see `constant`
   };
   Kind kind = Kind::kBatch;
   std::string name;
   int value = -1;
-  bool persistent = true;  // whether the state dictionary has it
+  bool persistent = true;  // whether the state dictionary has the buffer
   GraphArgument constant;
 };
 
@@ -116,16 +116,16 @@ struct GraphModule {
 
 struct GraphTensor {
   std::string name;
-  std::string record;  // Tied tensors share a record. "" if the archive lacks the bytes.
+  std::string record;  // Archive entry, shared by tied tensors, or "".
   std::string dtype;
   std::vector<std::int64_t> sizes, strides;
-  std::int64_t storage_offset = 0;  // elements
+  std::int64_t storage_offset = 0;  // in elements
   std::int64_t offset = 0, bytes = 0;
   bool trainable = true;  // requires_grad
   bool is_parameter = true;
 };
 
-// Facts of tools/sluice_export.py, from extra/sluice.json.
+// Facts from extra/sluice.json, written by tools/sluice_export.py.
 struct GraphFacts {
   struct Size {
     std::string name;
@@ -136,7 +136,7 @@ struct GraphFacts {
   std::string tool, torch, transformers;
   std::string class_name;
   std::vector<std::pair<std::string, std::string>> ties;  // (name, name of the first use)
-  // (full name, name in the files of model.path) if transformers stores another name.
+  // (full name, name in the files of model.path) where they differ.
   std::vector<std::pair<std::string, std::string>> stored;
   std::vector<Size> sizes;
   std::vector<std::string> outputs;
@@ -160,18 +160,18 @@ struct ExportedGraph {
   const GraphTensor* tensor(std::string_view name) const;
 };
 
-// Reads an archive of torch.export.save(), with or without sluice's own entries, but no weights or
-// pickles. Throws Error(kInput) with the file and entry if the archive is invalid or has an unknown
-// schema version.
+// Reads an archive of torch.export.save(), but no weights or pickles. Entries of sluice are
+// optional. Throws Error(kInput), with the file and entry, if the archive is invalid or has an
+// unknown schema version.
 ExportedGraph read_exported_graph(const std::string& path);
 class ZipFile;
 ExportedGraph read_exported_graph(const ZipFile& zip);
 
-// For messages: "aten.linear(hidden, weight) -> linear_3 of model.layers.0.mlp". The length is
-// bounded.
+// Text for messages, of bounded length: "aten.linear(hidden, weight) -> linear_3 of
+// model.layers.0.mlp".
 std::string to_text(const GraphNode& node, const GraphModule& module);
 
-// For messages: "node 'linear_3' of module 'model.layers.0.mlp' (modeling_llama.py:12)".
+// Text for messages: "node 'linear_3' of module 'model.layers.0.mlp' (modeling_llama.py:12)".
 std::string place_of(const GraphNode& node, const GraphModule& module);
 
 bool is_graph_path(const std::string& path);

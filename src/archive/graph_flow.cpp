@@ -71,7 +71,7 @@ void GraphFlow::find_writers() {
   for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = base_of(static_cast<int>(v));
 }
 
-// The first value that may share storage with `value`.
+// Returns the first value that may share storage with `value`.
 int GraphFlow::base_of(int value) {
   int base = value;
   while (base_[static_cast<std::size_t>(base)] != base)
@@ -168,7 +168,7 @@ void GraphFlow::find_free() {
 }
 
 // Finds the nodes that results or written buffers need, with the assertions in their modules. Drops
-// assertions on free values, whose shapes are checked by rules.
+// assertions on free values (see graph_flow.h), whose shapes are checked by rules.
 void GraphFlow::find_order() {
   std::vector<bool> is_needed(module_.values.size(), false);
   for (const int value : outputs_) is_needed[static_cast<std::size_t>(value)] = true;
@@ -203,7 +203,7 @@ void GraphFlow::find_forbidden() {
   std::vector<int> position(module_.nodes.size(), -1);
   for (std::size_t p = 0; p < order_.size(); ++p)
     position[static_cast<std::size_t>(order_[p])] = static_cast<int>(p);
-  std::vector<int> change(order_.size() + 2, 0);  // change of the number of open spans
+  std::vector<int> change(order_.size() + 2, 0);  // change in the number of open spans
   const auto forbid = [&](int first, int last) {
     ++change[static_cast<std::size_t>(first) + 1];
     --change[static_cast<std::size_t>(last) + 1];
@@ -212,7 +212,7 @@ void GraphFlow::find_forbidden() {
     const int writer = writer_[static_cast<std::size_t>(value)];
     return writer < 0 ? -1 : position[static_cast<std::size_t>(writer)];
   };
-  struct Span {  // nodes that use one written storage
+  struct Span {  // nodes that use one storage written in place
     int first = -1, last = -1, last_change = -1;
     bool is_input = false;
   };
@@ -232,7 +232,7 @@ void GraphFlow::find_forbidden() {
     for (const int value : values_written(own)) touch(value, here);
     for (const int value : values_read(own)) {
       touch(value, here);
-      // A symbolic number that does not follow from sizes cannot cross a cut.
+      // A symbolic number that does not follow from tensor sizes cannot cross a cut.
       const GraphValue& of = module_.values[static_cast<std::size_t>(value)];
       if (of.kind == GraphValue::Kind::kTensor || of.number) continue;
       if (made_at(value) >= 0) forbid(made_at(value), here);
@@ -243,8 +243,8 @@ void GraphFlow::find_forbidden() {
       if (!added) forbid(first->second, here);
     }
   }
-  // Each layer has its own copy of an input, so one layer must have all nodes that use a written
-  // input.
+  // Each layer has a copy of a batch input. So if a node writes to an input, one layer must have
+  // all nodes that use it.
   for (const auto& [base, span] : spans)
     if (span.is_input || span.last_change > span.first)
       forbid(span.first, span.is_input ? span.last : span.last_change);

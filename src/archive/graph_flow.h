@@ -1,4 +1,5 @@
-// The data flow of an exported graph, which must outlive this object.
+// The data flow of an exported graph, which must outlive this object. Free values and nodes depend
+// only on inputs, constants and sizes.
 #pragma once
 
 #include <string>
@@ -23,16 +24,16 @@ class GraphFlow {
     return module_.values[static_cast<std::size_t>(value)].kind == GraphValue::Kind::kTensor;
   }
 
-  // nullptr for a node's value
+  // Returns nullptr for a node's value.
   const GraphInput* input_of(int value) const { return input_of_[static_cast<std::size_t>(value)]; }
-  // numbers of nodes; -1 if none
+  // Return node indices. -1 if none.
   int writer_of(int value) const { return writer_[static_cast<std::size_t>(value)]; }
   const std::vector<int>& readers_of(int value) const {
     return readers_[static_cast<std::size_t>(value)];
   }
   bool is_result(int value) const { return is_result_[static_cast<std::size_t>(value)]; }
   bool is_free_value(int value) const { return value_free_[static_cast<std::size_t>(value)]; }
-  // Whether a node writes in place to this value or to shared storage.
+  // Whether a node writes in place to the value's storage.
   bool is_written_value(int value) const { return written_[static_cast<std::size_t>(value)]; }
   bool is_free_node(int i) const { return is_free_[static_cast<std::size_t>(i)]; }
 
@@ -62,12 +63,12 @@ class GraphFlow {
   const ExportedGraph& graph_;
   const GraphModule& module_;
   std::vector<std::string> value_names_, inputs_, output_names_;
-  std::vector<const GraphInput*> input_of_;  // by value
+  std::vector<const GraphInput*> input_of_;  // indexed by value
   std::vector<int> writer_, base_;
   std::vector<std::vector<int>> readers_;
   std::vector<bool> written_, value_free_;
   std::vector<bool> is_result_;
-  std::vector<bool> is_free_;  // by node
+  std::vector<bool> is_free_;  // indexed by node
   std::vector<int> outputs_, order_;
   std::vector<bool> no_cut_;
 };

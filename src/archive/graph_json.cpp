@@ -17,7 +17,8 @@
 namespace sluice::detail {
 namespace {
 
-// Higher-order operators that run one graph once. The graph's operands follow it.
+// Higher-order operators that run one graph once. Their arguments end with the graph and its
+// operands.
 constexpr std::string_view kSetGrad = "higher_order.wrap_with_set_grad_enabled";
 constexpr std::array<std::string_view, 4> kInPlace = {
     kSetGrad, "higher_order.tag_activation_checkpoint", "higher_order.invoke_subgraph",
@@ -141,7 +142,6 @@ class GraphReader : private GraphValues {
     return made;
   }
 
-  // Reads the graph's nodes in place of the operator.
   void read_in_place(const JsonField& node, const std::string& target, GraphScope& scope,
                      const Surroundings& surroundings) {
     if (std::ranges::find(kInPlace, target) == kInPlace.end()) {
@@ -279,7 +279,7 @@ class GraphReader : private GraphValues {
     name_batch(call);
   }
 
-  // torch's names are in lower case, so use the names in forward's signature.
+  // torch's input names are in lower case, so use the names in forward()'s signature.
   void name_batch(const JsonField& call) {
     std::optional<std::vector<std::string>> leaves;
     std::vector<std::string> arguments;

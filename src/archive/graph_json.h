@@ -9,7 +9,7 @@
 
 namespace sluice::detail {
 
-// At this limit JSON needs 2 GB. A graph of 61 layers has 6 MB and 300,000 values.
+// JSON at this limit needs 2 GB. A graph of 61 layers has 6 MB and 300,000 values.
 inline constexpr std::size_t kMaxGraphJsonBytes = 256 << 20, kMaxGraphJsonValues = 20'000'000;
 inline constexpr std::int64_t kKnownSchema = 8;
 

@@ -10,7 +10,7 @@
 namespace sluice::detail {
 namespace {
 
-// The output that is the loss, the class of the repeated blocks, and sizes as "NAME=NUMBER".
+// Keys: the output that is the loss, the class of repeated blocks, and sizes as "NAME=NUMBER".
 constexpr std::string_view kLossOutputKey = "loss_output", kLayerClassKey = "transformer_layer_cls",
                            kSizesKey = "graph_sizes";
 
@@ -83,7 +83,6 @@ class GraphSource : public ModelSource {
   std::vector<ValueSpec> inputs_;
 };
 
-// Modules at cuts and recomputed modules become layers.
 std::vector<std::string> named_modules(const ModelRequest& request, const GraphModule& graph) {
   std::vector<std::string> names = request.cuts;
   for (const std::string& name : request.recomputed) {

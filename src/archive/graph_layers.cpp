@@ -125,7 +125,7 @@ class Layering {
     std::string last;
     for (int i = 0; i < flow_.num_nodes(); ++i) {
       if (!flow_.is_free_node(i)) continue;
-      if (values_written(flow_.node(i)).empty()) continue;  // an assertion
+      if (values_written(flow_.node(i)).empty()) continue;  // skip assertions
       const std::string path = flow_.node(i).module_path();
       if (result_.free.empty() || path != last) {
         GraphLayer layer;
@@ -181,7 +181,7 @@ class Layering {
       add_sizes(layer);
       for (const int value : layer.reads)
         if (times[value] > 1 && is_shared(value, layer)) layer.shared.push_back(value);
-      // Order: values of other layers, the batch, values of free layers.
+      // Order: values of other layers, batch inputs, values of free layers.
       std::stable_sort(layer.reads.begin(), layer.reads.end(),
                        [&](int a, int b) { return kind_of_read(a) < kind_of_read(b); });
     }
@@ -204,8 +204,8 @@ class Layering {
       }
   }
 
-  // A value that several nodes of the layer read is shared if another block reads it too. Parts of
-  // a divided block count as one, so that gradients are summed as in the whole block.
+  // Whether another block also reads a value that several nodes of this layer read. Parts of a
+  // divided block count as one block, so that gradients are summed as in the whole block.
   bool is_shared(int value, const GraphLayer& layer) const {
     if (flow_.input_of(value)) return false;
     const int home = home_of_node_[static_cast<std::size_t>(layer.nodes.front())];

@@ -3,11 +3,11 @@
 // reads their values computes them.
 //
 // Invariants:
-// 1. Each node that a result or buffer needs is in one layer, in order, unless it is free or a
-//    symbolic number.
+// 1. Each node that a result or buffer needs is in one layer, in order, unless the node is free or
+//    a symbolic number.
 // 2. No cut separates a tensor from a later write to it or its views, or divides a higher-order
-//    operator. One layer has all nodes that read a buffer or batch input which a node writes.
-// 3. The modules named in GraphCuts do not change other layers.
+//    operator. If a node writes to a buffer or batch input, one layer has all nodes that read it.
+// 3. Modules named in GraphCuts do not change other layers.
 #pragma once
 
 #include <string>
@@ -23,13 +23,12 @@ struct GraphCuts {
   // Class of the blocks, with or without its Python module. If empty, blocks are the elements of
   // the outermost module lists.
   std::string layer_class;
-  // Modules that become layers of their own, even inside a block. The caller must check for unknown
-  // names.
+  // Modules that become separate layers, even inside a block. The caller must check the names.
   std::vector<std::string> modules;
 };
 
-// A node's own value for a parameter that it reads, so that gradients are summed in the same order
-// for all cuts.
+// Each node has a separate value for a parameter that it reads, so that gradients are summed in the
+// same order for all cuts.
 struct GraphUse {
   int value = -1;       // value of the graph's input
   std::string name;     // full name, or "NAME@1" for a later use
@@ -44,11 +43,11 @@ struct GraphLayer {
   std::vector<std::string> modules;  // outermost modules entirely in this layer
   std::vector<int> nodes;
   std::vector<int> reads, writes;
-  // values that several nodes of this layer, and another block, read
+  // Values that several nodes of this layer, and another block, read.
   std::vector<int> shared;
   std::vector<GraphUse> parameters;
-  std::vector<int> held;  // buffers and constants
-  // Parameters that no node reads, held frozen by the last layer to complete checkpoints.
+  std::vector<int> held;  // values of buffers and constants
+  // Parameters that no node reads. The last layer has them, frozen, to complete checkpoints.
   std::vector<std::string> unread;
 };
 

@@ -10,8 +10,8 @@ namespace sluice::detail {
 // `stack` has KEY,PATH,CLASS for every module, outermost first, separated by ';'.
 std::vector<ModuleCall> module_calls(const std::string& stack);
 
-// Returns "modeling_llama.py:123", or "". In a Python stack trace, this is the innermost frame
-// outside torch.
+// Returns the innermost frame outside torch of a Python stack trace ("modeling_llama.py:123"), or
+// "".
 std::string source_of(const std::string& trace);
 
 }  // namespace sluice::detail

@@ -188,7 +188,7 @@ class Calls {
     return operators;
   }
 
-  // Autocast may change the dtype.
+  // Autocast may have changed the dtype.
   std::string type_of(int value) const {
     const auto type = types_.find(value);
     return type != types_.end() ? type->second : value_of(module_, value).dtype;
@@ -220,8 +220,8 @@ class Calls {
     to.push_back(std::move(tensor));
   }
 
-  // Values that leave the layer become contiguous, as for a transfer. The causal loss is computed
-  // where the logits are.
+  // Values that leave the layer become contiguous for the transfer. The layer with the logits
+  // computes the causal loss.
   std::vector<std::string> end(const GraphLayer& layer, std::vector<OperatorCall>& calls) const {
     std::vector<std::string> leaving;
     for (const int value : layer.writes) {
@@ -249,7 +249,7 @@ class Calls {
     return tensor;
   }
 
-  // Adds the calls of causal_lm_loss(). The targets are the shifted labels.
+  // Adds the calls of causal_lm_loss(). Targets are the shifted labels.
   static void add_causal_loss(const CallTensor& logits, std::vector<OperatorCall>& calls) {
     const std::int64_t tokens = saturating_multiply(logits.sizes[0], logits.sizes[1]);
     const std::vector<std::int64_t> flat = {tokens, logits.sizes[2]};
@@ -288,10 +288,10 @@ class Calls {
   const GraphLayers& layers_;
   const SymbolValues& at_;
   const std::set<int> free_;
-  std::map<int, std::string> types_;  // by value, changed by autocast
+  std::map<int, std::string> types_;  // by value; differ under autocast
 };
 
-// A layer must compute the loss, which must be one number or logits.
+// Some layer must compute the loss, which must be one number or logits.
 void require_loss(const GraphOfModel& model) {
   const int loss = value_of_result(model.graph.training, model.loss.output);
   const bool is_made = std::any_of(
@@ -377,11 +377,11 @@ std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
   if (!options.allows_refused) require_allowed_nodes(graph, options.operators);
   std::shared_ptr<GraphOfModel> evaluation;
   if (graph.evaluation) {
-    // First, because the training model takes over `graph`.
+    // Do this before the training model takes over `graph`.
     evaluation = graph_with_layers(evaluation_of(graph), options);
     evaluation->is_evaluation = true;
-    // Only checkpoints need the unread parameters, and checkpoints use the training graph. Here,
-    // evaluation_partition() would reject an unread parameter that another rank holds.
+    // Only checkpoints, which use the training graph, need unread parameters.
+    // evaluation_partition() would reject one that another rank has.
     for (GraphLayer& layer : evaluation->layers.layers) layer.unread.clear();
   }
   const std::shared_ptr<GraphOfModel> model = graph_with_layers(std::move(graph), options);
@@ -488,7 +488,7 @@ SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
 
 namespace {
 
-// A value's gradient exists from the backward of its last reader until that of its writer.
+// A value's gradient exists from the backward of its last reader until the backward of its writer.
 void count_waiting_gradients(std::vector<LayerInfo>& layers, const MicrobatchShape& shape) {
   std::map<std::string, std::size_t> last_reader;
   for (std::size_t i = 0; i < layers.size(); ++i)
@@ -605,7 +605,8 @@ ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOpti
   };
   for (const GraphLayer& layer : layers.free) {
     LayerInfo info = describe_layer(layer);
-    double bytes = 0;  // kept as long as other layers need it
+    // Kept as long as other layers need it.
+    double bytes = 0;
     for (const ValueSpec& value : info.writes) bytes += value.bytes_at(shape);
     info.cost = {};
     info.cost.after_forward.constant = bytes;

@@ -1,4 +1,4 @@
-// Rewrites of a graph that make its numeric results independent of the cuts.
+// Rewrites a graph so that its numeric results do not depend on the cuts.
 #pragma once
 
 #include <set>
@@ -9,15 +9,15 @@
 
 namespace sluice::detail {
 
-// Gives each node that reads a parameter its own value for it.
+// Gives each node that reads a parameter a separate value for it.
 void split_parameter_uses(GraphModule& module);
 
-// Values that are neither parameters nor computed by a layer.
+// Returns values that are neither parameters nor computed by a layer.
 std::set<int> free_values(const GraphModule& module, const GraphLayers& layers);
 
-// LibTorch selects the attention kernel by whether the mask requires a gradient. That differs
-// between the two forwards of a recomputed layer. If a layer computes the mask, the attention
-// therefore uses the math kernel, for equal bits.
+// If a layer computes an attention mask, uses the math kernel, so that results are equal bit for
+// bit. LibTorch selects the kernel by whether the mask requires a gradient, which differs between
+// the two forwards of a recomputed layer.
 void use_math_attention_for_layer_masks(GraphModule& module, const GraphLayers& layers);
 
 std::string_view exported_target(const GraphNode& node);

@@ -90,7 +90,7 @@ class GraphRows {
 
   FieldOption field(const GraphInput& of, bool tokens) const {
     const GraphSizes& sizes = value(of).sizes;
-    // With a free first size, such as a number of images, rows differ in their number of items.
+    // If the first size is free, such as a number of images, rows have different numbers of items.
     const bool is_concatenated = !sizes.empty() && !is_rows(sizes[0]) && !sizes[0].is_number();
     if (sizes.empty() || (!is_rows(sizes[0]) && !is_concatenated)) {
       std::vector<std::string> texts;
@@ -123,13 +123,12 @@ class GraphRows {
     return option;
   }
 
-  // 0 if unknown
+  // Returns 0 if no limit is known.
   std::int64_t below(const GraphInput* of) const {
     const auto limit = of ? id_limit(module_, of->value) : std::nullopt;
     return limit ? limit->below : 0;
   }
 
-  // 0 if unknown
   std::int64_t classes_of_logits() const {
     for (const GraphOutput& output : module_.outputs) {
       if (output.name != graph_.loss.output || output.value.kind != GraphArgument::Kind::kValue)

@@ -151,7 +151,7 @@ void GraphUnits::find_crossing() {
   for (std::size_t p = 1; p < crossing_.size(); ++p) crossing_[p] += crossing_[p - 1];
 }
 
-// Nodes before the returned position join the unit before them.
+// Returns the position where to divide nodes between the units before and after them.
 std::size_t GraphUnits::cheapest_cut(const std::vector<GraphUnit>& units, std::size_t begin,
                                      std::size_t end) const {
   if (begin == 0) return begin;
@@ -181,7 +181,7 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
     const bool alone = unit.is_block || unit.is_named || with_parameters.contains(unit.key);
     if (!alone) unit.key.clear();
   }
-  // Nodes without a unit join a neighbour, divided where the fewest bytes cross.
+  // Nodes without a unit join a neighbour. They are divided where the fewest bytes cross.
   for (std::size_t p = 0; p < units.size();) {
     std::size_t end = p;
     while (end < units.size() && units[end].key.empty()) ++end;

@@ -1,4 +1,5 @@
-// Assigns each node that runs to a block or module. Its arguments must outlive it.
+// Assigns each node that runs to a unit: a block or module. The constructor's arguments must
+// outlive this object.
 #pragma once
 
 #include <set>

@@ -17,14 +17,14 @@ class UseNames {
   UseNames(const ExportedGraph& graph, const GraphFlow& flow, std::vector<GraphLayer>& layers)
       : graph_(graph), flow_(flow), layers_(layers) {}
 
-  // Names a use after the tensor in the module that reads it. Otherwise the first use gets the tie
-  // group's first name, and later ones "NAME@1". A first name that no module reads has precedence,
-  // as in transformers' checkpoints (T5's "shared").
+  // Names a use after the tensor in the module that reads it. Otherwise the first use gets the
+  // first name of the tied tensors, and later uses "NAME@1". As in transformers' checkpoints, a
+  // first name that no module reads has precedence (T5's "shared").
   void name() {
     const std::map<std::string, std::string> tied = tied_names();
     std::map<std::string, Names> group_of;
     for (const auto& [name, first] : tied) group_of[first].push_back(name);
-    std::map<std::string, std::set<std::string>> paths_of;  // of the modules that read the group
+    std::map<std::string, std::set<std::string>> paths_of;  // modules that read tied tensors
     for (const GraphLayer& layer : layers_) {
       for (const GraphUse& use : layer.parameters) {
         const auto found = tied.find(use.of);
@@ -58,7 +58,7 @@ class UseNames {
   }
 
  private:
-  // name -> first name of its tie group
+  // Returns, by tensor, the first name of the tied tensors.
   std::map<std::string, std::string> tied_names() const {
     std::map<std::string, std::string> tied;
     for (const auto& [name, first] : graph_.facts.ties) tied[name] = first;

@@ -7,8 +7,8 @@
 
 namespace sluice::detail {
 
-// Names the layers' uses of parameters and marks the tied ones. Parameters that no layer reads
-// become `unread` of the last layer.
+// Names the layers' uses of parameters and marks tied ones. Parameters that no layer reads become
+// `unread` of the last layer.
 void name_uses(const ExportedGraph& graph, const GraphFlow& flow, std::vector<GraphLayer>& layers);
 
 }  // namespace sluice::detail

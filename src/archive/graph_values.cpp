@@ -62,7 +62,7 @@ void GraphValues::describe_tensor(const Json& meta, GraphValue& value) {
   value.strides = strides_of(meta);
 }
 
-// Ignores unreadable strides, because few operators need strides.
+// Ignores unreadable strides, because few operators need them.
 std::vector<SizeExpression> GraphValues::strides_of(const Json& meta) {
   std::vector<SizeExpression> strides;
   try {

@@ -26,7 +26,7 @@ struct GraphScope {
   std::unordered_map<std::string, GraphArgument> named;
 };
 
-// Errors are Error(kInput) at place_.
+// Values of a graph, read from JSON. Throws Error(kInput) at place_.
 class GraphValues {
  protected:
   // Adds a value under a new name. The archive may not describe an operator's results (is_output).

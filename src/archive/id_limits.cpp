@@ -59,7 +59,7 @@ class IdLimits {
     const bool keeps = name == "to" || std::find(kSameElements.begin(), kSameElements.end(),
                                                  name) != kSameElements.end();
     if (!keeps || !same_.contains(first)) return;
-    // Narrower integers would change the elements.
+    // A cast to narrower integers would change the elements.
     const auto is_as_wide = [&](int written) {
       return value(written).dtype == "int64" || value(written).dtype == value(first).dtype;
     };
@@ -67,7 +67,7 @@ class IdLimits {
       if (is_integer(value(written)) && is_as_wide(written)) same_.insert(written);
   }
 
-  // 0 if not a number
+  // Returns 0 if not a number.
   std::int64_t size_of(const GraphArgument* argument, std::size_t dimension) const {
     if (!argument || argument->kind != GraphArgument::Kind::kValue) return 0;
     const std::vector<SizeExpression>& sizes = value(argument->value).sizes;

@@ -1,5 +1,5 @@
-// Finds the integers that an input of an exported graph may hold. The limit is exact. It comes from
-// the tables and losses that read the input unchanged.
+// Finds the integers that an input of an exported graph may contain. The limit is exact. It comes
+// from embedding tables and losses that read the input unchanged.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,6 @@ struct IdLimit {
   std::optional<std::int64_t> ignored;  // also allowed: the label that the loss ignores
 };
 
-// Returns nothing if no limit is known.
 std::optional<IdLimit> id_limit(const GraphModule& module, int value);
 
 }  // namespace sluice::detail

@@ -18,9 +18,8 @@ class JsonField {
   const Json& json() const { return value_; }
   const std::string& where() const { return where_; }
 
-  // These throw if the value has another type.
   JsonField at(std::string_view key) const;
-  // nullptr if missing or null
+  // Returns nullptr if missing or null.
   const Json* find(std::string_view key) const;
   const Json::List& list() const;
   const Json::Members& members() const;

@@ -18,7 +18,7 @@ const Json* children_of(const Json& node) {
   return children && children->is_array() ? children : nullptr;
 }
 
-// Uses the container's keys if it has one per child, otherwise numbers.
+// Returns the container's keys if there is one per child, otherwise numbers.
 Names keys_of(const Json& node, std::size_t count) {
   Names names;
   if (const Json* context = node.find("context"); context && context->is_string()) {

@@ -1,4 +1,4 @@
-// The schema's numbers for words (torch/_export/serde/schema.py). c10 has other numbers.
+// Translates enum numbers of the archive (torch/_export/serde/schema.py), which differ from c10's.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 
 namespace sluice::detail {
 
-// All return "" for unknown numbers.
+// These return "" for unknown numbers.
 std::string_view serialized_dtype(std::int64_t number);
 std::string_view serialized_layout(std::int64_t number);
 std::string_view serialized_memory_format(std::int64_t number);
 
-// per element, 0 for an unknown dtype
+// Per element, 0 for an unknown dtype.
 int dtype_bytes(std::string_view dtype);
 
 }  // namespace sluice::detail

@@ -349,7 +349,7 @@ bool is_truth(const SizeExpression& expression) {
 }
 
 SizeExpression make_size(SizeOp op, std::vector<SizeExpression> of) {
-  // sympy writes conditions as bit operations on truth values.
+  // sympy writes "and" and "or" of conditions as bit operations.
   if ((op == SizeOp::kBitAnd || op == SizeOp::kBitOr) && std::ranges::all_of(of, is_truth))
     op = op == SizeOp::kBitAnd ? SizeOp::kAnd : SizeOp::kOr;
   const bool is_joining = op == SizeOp::kSum || op == SizeOp::kProduct || op == SizeOp::kAnd ||

@@ -1,4 +1,4 @@
-// torch's functions (torch/utils/_sympy/functions.py), Python's and sympy's.
+// Functions in size expressions, from torch (torch/utils/_sympy/functions.py), Python and sympy.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 struct FunctionRow {
   std::string_view name;
   SizeOp op;
-  std::size_t least, most;  // arguments
+  std::size_t least, most;  // number of arguments
 };
 constexpr std::size_t kAny = 1 << 16;
 constexpr FunctionRow kFunctions[] = {

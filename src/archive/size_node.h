@@ -1,4 +1,4 @@
-// Expression tree of SizeExpression. A node of constants is evaluated when it is made. Sums and
+// Expression tree of SizeExpression. Constant subexpressions are evaluated at once. Sums and
 // products are flattened.
 #pragma once
 
@@ -20,11 +20,11 @@ enum class SizeOp : std::uint8_t {
   kSymbol,
   kSum,
   kProduct,
-  kQuotient,       // sympy's: exact
-  kTrueQuotient,   // Python's /: a float
+  kQuotient,       // sympy's, exact
+  kTrueQuotient,   // Python's /, a float
   kFloorQuotient,  // Python's //
   kModulo,
-  kPower,        // sympy's: exact for whole exponents
+  kPower,        // sympy's, exact for integer exponents
   kPythonPower,  // Python's **
   kMax,
   kMin,
@@ -73,9 +73,9 @@ struct SizeExpression::Node {
 
 // Whether the operator compares, or joins comparisons.
 bool is_condition(SizeOp op);
-bool is_truth(const SizeExpression& expression);  // also 0 and 1
+bool is_truth(const SizeExpression& expression);  // a condition, 0 or 1
 
-// All throw Error(kInput) without a place.
+// The functions below throw Error(kInput), without a file.
 SizeExpression make_constant(const SizeNumber& number);
 SizeExpression make_symbol(std::string name);
 SizeExpression make_size(SizeOp op, std::vector<SizeExpression> of);

@@ -36,7 +36,7 @@ std::int64_t checked(WideNumber value) {
 }
 
 SizeNumber whole_of(double value) {
-  // exact, because 2^63 is a double
+  // This comparison is exact, because 2^63 is a double.
   if (!(value >= -0x1p63 && value < 0x1p63)) refuse_number("a size is beyond 64 bits");
   return SizeNumber(static_cast<std::int64_t>(value));
 }
@@ -211,7 +211,7 @@ bool is_exact_in_float(std::int64_t whole) {
 SizeNumber rounded_to(const SizeNumber& a, const SizeNumber& decimals) {
   const std::int64_t count = decimals.whole();
   if (count < 0 || count > 17) refuse_number(formatted("a size is rounded to {} decimals", count));
-  // fixed() rounds the float's exact value, so halves occur only where the float itself ends there.
+  // fixed() rounds the float's exact value, so ties occur only if the float is exactly halfway.
   return SizeNumber::real(
       std::strtod(fixed(a.as_real(), static_cast<int>(count)).c_str(), nullptr));
 }

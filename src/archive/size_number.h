@@ -1,5 +1,5 @@
-// Python's integers and floats, and sympy's exact fractions. Throws Error(kInput) without a place
-// for a division by 0, for overflow beyond 64 bits, and for a non-finite float made whole.
+// Python's integers and floats, and sympy's exact fractions. Throws Error(kInput), without a file,
+// for division by 0, overflow beyond 64 bits, and a non-finite float made an integer.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class SizeNumber {
 
   bool is_real() const { return is_real_; }
   bool is_whole() const { return !is_real_ && denominator_ == 1; }
-  // Accepts floats with a whole value.
+  // Accepts floats with an integral value.
   std::int64_t whole() const;
   double as_real() const;
   bool is_true() const { return is_real_ ? real_ != 0 : numerator_ != 0; }
@@ -40,7 +40,7 @@ class SizeNumber {
   bool is_real_ = false;
 };
 
-// Python's /, always a float. Throws for whole numbers above 2^53, which a float may round.
+// Python's /, always a float. Throws for integers above 2^53, which a float may round.
 SizeNumber true_quotient(const SizeNumber& a, const SizeNumber& b);
 // Python's **: a negative exponent gives a float.
 SizeNumber python_power(const SizeNumber& base, const SizeNumber& exponent);

@@ -17,7 +17,7 @@ struct OperatorRow {
   int binding;
   SizeOp op;
 };
-// Longer ones come first. "-" is a kSum with a negated operand.
+// Longer operators come first. "-" is a kSum with a negated operand.
 constexpr OperatorRow kOperators[] = {
     {"or", 1, SizeOp::kOr},           {"and", 2, SizeOp::kAnd},
     {"==", 4, SizeOp::kEqual},        {"!=", 4, SizeOp::kNotEqual},

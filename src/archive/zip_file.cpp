@@ -24,7 +24,7 @@ constexpr std::uint16_t kExtra64 = 1;
               {.what = std::move(what), .where = std::move(where), .remedy = std::move(remedy)});
 }
 
-// little-endian
+// Reads a little-endian number.
 template <typename T>
 T number_at(std::string_view bytes, std::size_t at) {
   T value = 0;
@@ -55,7 +55,7 @@ std::string bytes_at(const ZipSource& source, std::uint64_t offset, std::size_t 
 
 struct DirectoryPlace {
   std::uint64_t offset = 0, bytes = 0, entries = 0;
-  std::uint64_t end = 0;  // of the directory and all entries
+  std::uint64_t end = 0;  // end of the directory and all entries
 };
 
 // Only the file's comment may follow the end record.
@@ -92,7 +92,7 @@ DirectoryPlace find_directory(const ZipSource& source) {
       if (at > place.end - kEnd64PlaceBytes || place.end - kEnd64PlaceBytes - at < kEnd64Bytes)
         refuse(source.name, formatted("the zip file has no 64-bit end record at {}", at));
       const std::string record_64 = bytes_at(source, at, kEnd64Bytes);
-      // The size excludes the record's first twelve bytes (APPNOTE 4.3.14.1).
+      // The stored size excludes the record's first twelve bytes (APPNOTE 4.3.14.1).
       const std::uint64_t left = place.end - kEnd64PlaceBytes - at - 12;
       if (u32(record_64, 0) != kEnd64 || u64(record_64, 4) != left)
         refuse(source.name, formatted("the zip file has no 64-bit end record at {}", at));
@@ -128,7 +128,7 @@ DirectoryPlace find_directory(const ZipSource& source) {
   return place;
 }
 
-// Replaces numbers of all ones by 64-bit values, in the order of APPNOTE 4.5.3.
+// Replaces numbers of all one bits by 64-bit values, in the order of APPNOTE 4.5.3.
 void apply_extra_64(std::string_view extra, const std::string& where,
                     std::initializer_list<std::uint64_t*> numbers) {
   if (std::ranges::none_of(numbers, [](const auto* number) { return *number == 0xFFFFFFFF; }))
@@ -247,7 +247,7 @@ void ZipFile::read_directory() {
   place_contents(place.offset);
 }
 
-// Local headers locate the contents, which may not overlap.
+// Finds contents by local headers. Contents may not overlap.
 void ZipFile::place_contents(std::uint64_t directory) {
   std::vector<ZipEntry*> by_place;
   by_place.reserve(entries_.size());

@@ -2,7 +2,7 @@
 // with the 64-bit records of 4.3.14 and 4.3.15). Names are unique, and never used as paths. Entries
 // do not overlap.
 //
-// Threads may read one ZipFile at once if its source allows it.
+// Threads may read one ZipFile at once if its source allows concurrent reads.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class ZipFile {
 
   const std::string& name() const { return source_.name; }
   const std::vector<ZipEntry>& entries() const { return entries_; }  // sorted by name
-  const ZipEntry* find(std::string_view name) const;                 // nullptr if missing
+  const ZipEntry* find(std::string_view name) const;
 
   // Throws Error(kInput) if the content is longer than max_bytes or has the wrong checksum.
   std::string read(const ZipEntry& entry, std::uint64_t max_bytes) const;
@@ -51,7 +51,7 @@ class ZipFile {
   std::vector<ZipEntry> entries_;
 };
 
-// ISO 3309, polynomial 0xEDB88320
+// CRC-32: ISO 3309, polynomial 0xEDB88320.
 std::uint32_t zip_checksum(std::string_view bytes);
 
 }  // namespace sluice::detail

@@ -34,16 +34,16 @@ constexpr const char* kTensorRemedy = "write it with safetensors.torch.save_file
 constexpr std::string_view kNpyEnding = ".npy", kTensorsEnding = ".safetensors";
 
 struct ArrayPlace {
-  std::string type;  // spelled as in the file: "<f4", "F32"
+  std::string type;  // as in the file: "<f4" (.npy), "F32" (safetensors)
   std::vector<std::uint64_t> shape;
-  std::uint64_t begin = 0, end = 0;  // byte range of the numbers
+  std::uint64_t begin = 0, end = 0;
 };
 
 [[noreturn]] void refuse_npy(const std::string& path, const std::string& what) {
   throw Error(ErrorKind::kInput, {.what = what, .where = path, .remedy = kNpyRemedy});
 }
 
-// Returns the header text after "'key':".
+// Returns the header text that follows "'key':".
 std::string_view npy_value(const std::string& path, std::string_view header, std::string_view key) {
   const std::string quoted = formatted("'{}':", key);
   const std::size_t place = header.find(quoted);
@@ -172,7 +172,7 @@ void give_float16(const char* from, FieldReader& field) {
 void give_bool(const char* from, FieldReader& field) { field.boolean(*from != 0); }
 
 struct ArrayType {
-  std::string_view npy, tensor;  // type names; "" if the format lacks the type
+  std::string_view npy, tensor;  // the type's names; "" if the format lacks it
   std::uint64_t bytes;
   bool is_real;
   GiveNumber give;
@@ -294,12 +294,12 @@ std::vector<std::string> array_files_of(const std::string& jsonl,
   const File file = File::open(jsonl);
   LineReader lines(file, kMaxRowBytes);
   while (const std::optional<std::string_view> line = lines.next_text()) {
-    // Most rows name no array file, so skip the JSON parser.
+    // Most rows name no array file, so skip parsing them as JSON.
     if (line->find(kNpyEnding) == std::string_view::npos &&
         line->find(kTensorsEnding) == std::string_view::npos)
       continue;
     const std::optional<Json> row = parse_json(*line);
-    if (!row || !row->is_object()) continue;  // the row parser reports this
+    if (!row || !row->is_object()) continue;
     for (const FieldOption& field : fields) {
       const Json& value = row->at(field.name);
       if (!value.is_string() || !names_array(value.text())) continue;

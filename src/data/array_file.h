@@ -14,23 +14,24 @@ namespace sluice::data {
 
 inline constexpr std::uint64_t kMaxArrayBytes = std::uint64_t{1} << 30;
 
-// A parsed name: "images/7.npy", "images.safetensors", or "images.safetensors:7" for tensor "7".
+// An array file as a row names it: "images/7.npy", "images.safetensors", or "images.safetensors:7"
+// for tensor "7".
 struct ArrayName {
   std::string file;
-  std::string tensor = {};  // default: the field's name
+  std::string tensor = {};  // if empty, the tensor named like the field
 };
-// Array file names are relative to this directory.
+// Returns the directory of the .jsonl file. Names of array files are relative to it.
 std::string folder_of_rows(const std::string& jsonl);
 bool names_array(std::string_view text);
 ArrayName array_name(std::string_view text);
 
-// Passes the array to `field`, whose name is `name`, like nested lists. Throws Error(kInput) for a
-// bad or missing file or array, and if the field rejects it.
+// Passes the numbers of array file `text` to `field` as nested lists. Throws Error(kInput) for a
+// bad file or an unsuitable array.
 void read_array(const std::string& folder, std::string_view text, const std::string& name,
                 FieldReader& field);
 
-// Returns each array file that these fields name once, in order. Throws Error(kInput) if a file
-// cannot be opened.
+// Returns each array file that the fields of all rows name, once, in row order. Throws
+// Error(kInput) if a file cannot be opened.
 std::vector<std::string> array_files_of(const std::string& jsonl,
                                         const std::vector<FieldOption>& fields);
 

@@ -8,7 +8,7 @@
 namespace sluice::data {
 namespace {
 
-// Cuts one dimension or fills it with zeros.
+// Truncates or zero-pads one dimension to `size`.
 FieldValue resized(const FieldValue& value, std::size_t dimension, std::int64_t size) {
   FieldValue result = value;
   result.sizes[dimension] = size;

@@ -1,6 +1,6 @@
-// Builds and pads the rows of a batch. Padding has id 0, label -100 and zeros in fields. In rows
-// with positions, padding is a document of its own. Its mask is 0 with masks_padding, otherwise 1.
-// Mask 1 is harmless, because no earlier token sees the padding.
+// Builds and pads the rows of a batch. Padding tokens have id 0, label -100 and zeros in fields.
+// With position ids, the padding is a separate document. Its attention mask is 0 with
+// masks_padding, otherwise 1, which is harmless because attention is causal.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,8 @@ constexpr std::uint64_t kEntropyBytes = std::uint64_t{1} << 30;
 using Histogram = std::array<std::uint64_t, 256>;
 
 void count_bytes(const std::vector<unsigned char>& block, std::size_t size, Histogram& histogram) {
-  // In a run of equal bytes, increments of a single counter would wait for each other.
+  // Four tables, because in a run of equal bytes each increment of a single counter would wait for
+  // the previous one.
   std::array<std::array<std::uint32_t, 256>, 4> tables{};
   std::size_t i = 0;
   for (; i + 4 <= size; i += 4) {

@@ -71,7 +71,6 @@ const Known& known_format(ChatTemplate chat_template, const TextTokens& tokens,
                          "\"gemma\""});
 }
 
-// Works like Python's str.strip().
 std::string stripped(std::string_view text) {
   while (const std::size_t space = leading_space(text)) text.remove_prefix(space);
   while (const std::size_t space = trailing_space(text)) text.remove_suffix(space);
@@ -99,7 +98,7 @@ const std::vector<std::string>& known_roles() {
   return roles;
 }
 
-// Returns "" for an unknown name.
+// Returns the standard role for `role` ("user" for "human"), or "".
 std::string role_named(const std::string& role) {
   constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
       {"model", "assistant"}, {"gpt", "assistant"}, {"chatgpt", "assistant"},
@@ -136,7 +135,8 @@ ChatFormat::ChatFormat(ChatTemplate chat_template, const TextTokens& tokens,
   if (begin_.empty() && has_token(tokens, known.begin)) begin_ = known.begin;
   if (end_.empty()) end_ = "</s>";
   if (tokens.is_bytes()) return;
-  // Mistral may lack [INST]: v0.1 and v0.2 were trained with it split into ordinary tokens.
+  // Mistral v0.1 and v0.2 were trained with "[INST]" split into ordinary tokens, so the tokenizer
+  // may lack it.
   std::vector<std::string> needed(known.tokens.begin(), known.tokens.end());
   if (template_ == ChatTemplate::kMistral) needed = {end_};
   for (const std::string& token : needed) {
@@ -210,7 +210,8 @@ std::vector<Turn> ChatFormat::alternating(const std::vector<Message>& messages) 
     const std::string system = takes_system ? messages.front().content + "\n\n" : "";
     turns.push_back(template_ == ChatTemplate::kGemma ? gemma_turn(message, system)
                                                       : instruction(message, system));
-    // The turn includes the system message, so it counts only if both messages count.
+    // The first user turn includes the system message, so the loss counts the turn only if it
+    // counts both.
     turns.back().counts =
         message.counts.value_or(true) && (!takes_system || messages.front().counts.value_or(true));
   }

@@ -21,9 +21,9 @@ namespace sluice::data {
 
 struct Turn {
   std::string text;
-  // The assistant's content and end token. Empty for other roles.
+  // Byte range of the assistant's content and end token in `text`. Empty for other roles.
   std::size_t begin = 0, end = 0;
-  bool counts = true;  // false if Message::counts excludes the turn from the loss
+  bool counts = true;  // false: the loss skips this turn
 };
 
 // Throws Error(kInput) for an unknown role.
@@ -31,16 +31,16 @@ void require_known_roles(const std::vector<Message>& messages);
 
 class ChatFormat {
  public:
-  // kAuto chooses by special tokens, then by `family` (model_type). Throws Error(kUsage) if neither
-  // decides, and Error(kInput) if the tokenizer lacks a token of the format.
+  // With kAuto, special tokens determine the format, otherwise `family` (model_type). Throws
+  // Error(kUsage) if neither does, and Error(kInput) if the tokenizer lacks a token of the format.
   ChatFormat(ChatTemplate chat_template, const TextTokens& tokens, const std::string& family);
 
   ChatTemplate format() const { return template_; }
-  // Whether [INST] is a single token, as in Mistral v0.3 but not v0.1 and v0.2.
+  // Whether [INST] is a single token: true for Mistral v0.3, false for v0.1 and v0.2.
   bool marks_are_tokens() const { return has_tokens_; }
 
-  // `generation_prompt` appends the text before an answer. Throws Error(kInput) for an unknown or
-  // misplaced role, or no messages.
+  // With `generation_prompt`, appends the text that precedes an answer. Throws Error(kInput) for an
+  // unknown or misplaced role, or no messages.
   std::vector<Turn> turns(const std::vector<Message>& messages, bool generation_prompt) const;
 
  private:

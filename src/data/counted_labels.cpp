@@ -8,13 +8,13 @@
 namespace sluice::data {
 namespace {
 
-// Limits the check to about a second.
+// Number of rows to check before training, about one second.
 constexpr std::int64_t kForeseenRows = 5'000'000;
 constexpr const char* kRemedy =
     "neither -100 nor the first label of a row counts: give other labels";
 
-// Whether the batch surely has no counted label. False if a row was not read at startup. Adds the
-// number of rows looked up to `looks`.
+// True if no label in the batch counts for the loss. False if some row was not read at startup.
+// Counts rows in `looks`.
 bool is_uncounted(const DataEntries& entries, DataPosition position, std::int64_t batch_size,
                   std::int64_t& looks) {
   for (std::int64_t row = 0; row < batch_size; ++row) {
@@ -36,8 +36,8 @@ void require_counted_labels(const DataEntries& entries, std::int64_t steps, std:
     const std::string file = source->uncounted_file();
     if (!file.empty()) refuse_uncounted_file(file);
   }
-  // A batch without counted labels contains no whole epoch of an entry. It therefore holds each
-  // uncounted row at most twice.
+  // A batch without counted labels contains no whole epoch of a data entry, so it has each row
+  // without counted labels at most twice.
   if (batch_size > 2 * uncounted) return;
   std::int64_t looks = 0;
   for (std::int64_t step = done.steps + 1; step <= steps && looks < kForeseenRows; ++step) {

@@ -48,7 +48,7 @@ void check_field_options(const TokenDataOptions& options) {
   if (options.data.tokenizer != plain.tokenizer) refuse_set("data.tokenizer");
 }
 
-// Ids from files are used unchanged, so append_eos needs text.
+// append_eos needs text, because ids from token files are used unchanged.
 void require_texts(const SourceOptions& entry) {
   if (!entry.append_eos || entry.format == DataFormat::kText || entry.format == DataFormat::kJsonl)
     return;
@@ -71,7 +71,6 @@ void require_rows_of_fields(const SourceOptions& entry) {
                .remedy = "give .jsonl rows with these fields"});
 }
 
-// If rows have no tokens, returns a byte tokenizer that is never used.
 std::shared_ptr<const TextTokens> tokens_of(const TokenDataOptions& options) {
   check_field_options(options);
   if (options.tokens) return std::make_shared<const TextTokens>(options);

@@ -1,4 +1,4 @@
-// The entries of a data set, and the order of their sequences.
+// The weighted entries (groups of files) of a data set, and the order of their sequences.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 namespace sluice::data {
 namespace {
 
-// Other endings mean text: .txt, .md, .h, none.
+// Endings that are rejected. All others (.txt, .md, none) mean text.
 constexpr std::array kNoText = {".gz",  ".zst", ".zip",  ".parquet", ".arrow", ".feather",
                                 ".npy", ".npz", ".json", ".csv",     ".tsv",   ".safetensors",
                                 ".pt",  ".pth", ".pt2",  ".ckpt",    ".pkl",   ".pickle"};

@@ -8,11 +8,11 @@
 
 namespace sluice::data {
 
-// Never returns kAuto. Throws Error(kInput) for an unreadable file, an unsupported ending, or an
-// .idx without its .bin.
+// Replaces kAuto by the format of the file's ending. Throws Error(kInput) for an unsupported
+// ending, an unreadable file, or an .idx without its .bin.
 DataFormat format_of(const std::string& file, DataFormat format, const std::string& where);
 
-// Maps the .idx of a Megatron pair to its .bin.
+// Returns the .bin for the .idx of a Megatron pair.
 std::string data_file_of(const std::string& file, DataFormat format);
 
 std::vector<std::string> files_read_of(const std::string& file, DataFormat format);

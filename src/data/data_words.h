@@ -1,4 +1,4 @@
-// The configuration names of enum values. Arguments only select the overload.
+// Names of enum values in configuration files. Arguments only select the overload.
 #pragma once
 
 #include "base/words.h"

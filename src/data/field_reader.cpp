@@ -18,7 +18,7 @@ struct FieldType {
   std::string_view name;
   Kind kind;
   std::int64_t least, most;
-  double largest;  // larger numbers would round to infinity
+  double largest;  // larger floats would round to infinity
 };
 
 template <typename Integer>

@@ -1,5 +1,5 @@
-// Builds one numeric field of a .jsonl row from JSON values. Stores no more numbers than the text
-// contains or known sizes allow.
+// Builds one numeric field of a .jsonl row from JSON values. Memory is bounded by the row's text
+// and the field's known sizes.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace sluice::data {
 // have no tokens.
 void check_fields(const std::vector<FieldOption>& fields, bool has_tokens);
 
-// Returns for example "float32[3, 8, any]".
+// Returns text such as "float32[3, 8, any]".
 std::string field_text(const FieldOption& field);
 
 class FieldReader {
@@ -23,8 +23,8 @@ class FieldReader {
   // `field` must have passed check_fields() and must outlive this object.
   explicit FieldReader(const FieldOption& field);
 
-  // Call these with the field's values in order. They throw Error(kInput) without a place for
-  // unsuitable values.
+  // Call these in order of the field's JSON values. They throw Error(kInput), without file and
+  // line, for unsuitable values.
   void start_array();
   void end_array();
   void boolean(bool value);
@@ -45,7 +45,7 @@ class FieldReader {
   const FieldOption& field_;
   FieldValue value_;
   std::vector<bool> is_known_;
-  std::vector<std::int64_t> counts_;  // lengths of the open arrays
+  std::vector<std::int64_t> counts_;  // elements so far in each open array
   bool is_complete_ = false;
 };
 

@@ -21,7 +21,8 @@ using namespace std::string_view_literals;
 
 constexpr const char* kOtherFiles = "name files of UTF-8 text, of .jsonl rows or of token ids";
 
-// `remedy` has FILE in place of the file name. `rows` is the argument of conversion_to_rows().
+// A binary format that cannot be training data. `remedy` has FILE in place of the file name. `rows`
+// is passed to conversion_to_rows().
 struct BinaryFormat {
   std::string_view name, remedy = {}, rows = {};
 };
@@ -99,7 +100,7 @@ constexpr BinaryFormat kOrc = {"an ORC file"};
 
 std::size_t tenths(std::size_t count, std::size_t total) { return total ? 10 * count / total : 0; }
 
-// Detects UTF-16 without a byte order mark: every second byte of ASCII is zero.
+// Detects UTF-16 without byte order mark: every second byte of ASCII text is zero.
 const BinaryFormat* utf16_format(std::string_view bytes) {
   std::size_t even = 0, odd = 0;
   const std::size_t pairs = bytes.size() / 2;
@@ -146,7 +147,7 @@ const BinaryFormat* computed_format(std::string_view bytes) {
     if (block == "1AY&SY"sv || block == "\x17\x72\x45\x38\x50\x90"sv) return &kBzip2;
   }
   if (is_pickle(bytes)) return &kPickle;
-  constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // safetensors allows no more
+  constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // limit of safetensors
   if (bytes.size() >= 10 && bytes.substr(8, 2) == "{\"" &&
       little_endian(bytes.substr(0, 8)) <= kMostHeaderBytes)
     return &kSafetensors;
@@ -161,8 +162,8 @@ const BinaryFormat* binary_format(std::string_view bytes) {
   return found ? found : computed_format(bytes);
 }
 
-// Like binary_format(), but two or three magic bytes are not enough: 16-bit token ids may match
-// them by chance.
+// Unlike binary_format(), does not trust two or three magic bytes: 16-bit token ids may match them
+// by chance.
 const BinaryFormat* certain_format(std::string_view bytes) {
   constexpr std::size_t kProof = 4;
   const FoundMagic magic = find_magic(bytes);
@@ -213,8 +214,8 @@ class JsonStart final : public JsonEvents {
 
 enum class JsonFound { kNone, kRows, kDocument };
 
-// Detects a JSON document, or a line with a JSON object or list. Ignores a list of one number:
-// "[1]" may be a footnote.
+// Detects a JSON document, or a first line with a JSON object or list. "[1]" is ignored: it may be
+// a footnote.
 JsonFound json_in(std::string_view text, bool is_whole) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
@@ -224,7 +225,7 @@ JsonFound json_in(std::string_view text, bool is_whole) {
   const auto is_json = [](std::string_view part, bool may_end_early) {
     JsonStart start;
     read_json(part, start);
-    // The parser reports a truncated part at the byte after its end.
+    // A fault beyond the last byte means truncated text.
     if (start.fault && !(may_end_early && start.fault->byte > part.size())) return false;
     return start.others > 0 || start.numbers > 1 || start.lists > 1;
   };
@@ -270,7 +271,7 @@ Error refusal(const std::string& what, const std::string& where, const std::stri
 
 std::string quoted(const std::string& file) { return "'" + file + "'"; }
 
-// Returns the position of the first byte that is not text, or npos. Unless `is_end`, the last
+// Returns the position of the first byte that is not UTF-8 text, or npos. Unless `is_end`, the last
 // character may be incomplete.
 std::size_t fault_in(std::string_view bytes, bool is_end) {
   const std::size_t valid = valid_utf8_prefix(bytes);
@@ -287,11 +288,11 @@ Error json_rows(const std::string& file, const std::string& where) {
                  "name it .jsonl, or set `data.format` = \"jsonl\"");
 }
 
-// Detects wide ids: returns "uint32", "int64" or "". Their high halves are zero or small, unlike
-// every second 16-bit id.
+// Detects ids wider than 16 bits: returns "uint32", "int64" or "". Their high halves are zero or
+// small.
 std::string_view wide_ids(std::string_view bytes) {
   constexpr std::size_t kFewPairs = 4, kManyPairs = 64;
-  constexpr std::uint64_t kHighestHalf = 64, kHighId = 4096;  // ids are below 2^22
+  constexpr std::uint64_t kHighestHalf = 64, kHighId = 4096;  // wide ids are below 2^22
   const std::size_t pairs = bytes.size() / 4;
   std::uint64_t low = 0, high = 0;
   bool is_64 = pairs >= 2 * kFewPairs;

@@ -1,4 +1,4 @@
-// Checks that a data file really is text, JSON rows or token ids.
+// Checks that a data file contains what its format says: text, JSON rows or token ids.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ std::string first_bytes(const std::string& file);
 // `bytes` is the start of the file.
 Error not_readable(const std::string& file, std::string_view bytes, const std::string& where);
 
-// Checks the start of a file before it is read as `format` (not kAuto). Throws Error(kInput) for
-// binary files, text that is not UTF-8, and ids wider than 16 bits. JSON as text is also an error,
-// unless the user set `data.format` (`is_set`).
+// Checks the start of a file of a `format` other than kAuto. Throws Error(kInput) for binary files,
+// text that is not UTF-8, and ids wider than 16 bits. JSON in a text file is also an error, unless
+// the user set `data.format` (`is_set`).
 void require_content(const std::string& file, DataFormat format, bool is_set,
                      const std::string& where);
 

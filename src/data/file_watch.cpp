@@ -23,7 +23,7 @@ void FileWatch::look() {
   for (std::size_t i = std::min(files_.size(), kMostLooks); i > 0; --i) {
     if (next_ >= files_.size()) next_ = 0;
     const State now = state_of(files_[next_].first);
-    // The step that reads a missing file throws.
+    // A missing file needs no warning: the step that reads it throws.
     if (now == State{-1, -1, -1} || now == files_[next_].second) {
       ++next_;
       continue;

@@ -14,7 +14,7 @@ class FileWatch {
 
   explicit FileWatch(const std::vector<std::string>& files);
 
-  // Logs a warning for each changed file, by size or modification time. Checks up to kMostLooks
+  // Logs a warning for each file whose size or modification time changed. Checks up to kMostLooks
   // files per call. Thread-safe.
   void look();
 

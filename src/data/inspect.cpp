@@ -23,7 +23,7 @@ namespace sluice::data {
 namespace {
 
 constexpr std::size_t kShownTokens = 128, kShownBytes = 160, kTokensAtOnce = std::size_t{1} << 16;
-constexpr std::size_t kMaxFields = 64;  // further names are counted as "..."
+constexpr std::size_t kMaxFields = 64;  // fields beyond this number are counted as "..."
 
 class Inspection {
  public:
@@ -155,7 +155,7 @@ class Inspection {
       std::vector<std::int32_t> ids(static_cast<std::size_t>(end - from));
       file->read(from, ids.size(), source_.vocab_size, ids.data());
       show("", std::move(ids));
-      if (next.empty()) break;  // avoids searching a long document's end
+      if (next.empty()) break;  // do not search for the end of a long document
       from = end;
     }
   }
@@ -165,7 +165,7 @@ class Inspection {
     ++found_.fields[is_new && found_.fields.size() >= kMaxFields ? "..." : field];
   }
 
-  // Returns false if the first row has tokens or no number.
+  // Counts numeric fields. Returns false if the first row has token fields or no number.
   bool read_numbers(const JsonlRows& rows) {
     bool has_numbers = false;
     rows.for_each_text([&](std::uint64_t index, const std::string& json) {

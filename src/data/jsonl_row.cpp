@@ -16,7 +16,8 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Builds no JSON document, so memory is bounded by the known fields.
+// Handles parser events without building a JSON document, so large unknown fields need little
+// memory.
 class RowHandler final : public JsonEvents {
  public:
   RowHandler(const std::string& where, const RowFormat& format)
@@ -202,7 +203,7 @@ class RowHandler final : public JsonEvents {
       if (format_.fields[i].name == field_) asked_ = i;
   }
 
-  // Passes the next value to the requested field. Returns false if there is none.
+  // Passes the value to the current numeric field. Returns false if there is none.
   template <typename Give>
   bool give(Give&& to) {
     const bool begins = place_ == Place::kRow && asked_;
@@ -251,7 +252,7 @@ class RowHandler final : public JsonEvents {
     return **speech_of_field();
   }
 
-  // Reports a value of an unexpected type. Ignores it in an unknown field.
+  // Reports a value of an unexpected type, unless its field is unknown.
   bool other(const char* found) {
     if (skipped_ > 0) return true;
     switch (place_) {
@@ -376,13 +377,13 @@ class RowHandler final : public JsonEvents {
   const std::string& where_;
   const RowFormat& format_;
   JsonlRow row_;
-  std::vector<std::optional<FieldValue>> values_;  // one per field of format_.fields
-  std::optional<std::size_t> asked_;               // index into format_.fields
+  std::vector<std::optional<FieldValue>> values_;  // one value per entry of format_.fields
+  std::optional<std::size_t> asked_;               // current field: index into format_.fields
   std::optional<FieldReader> reader_;
   Place place_ = Place::kOutside;
   std::string field_;
-  std::string key_;          // current key of a message or of a part of its content
-  std::size_t skipped_ = 0;  // depth of open values to skip
+  std::string key_;          // current key of a message or a part of its content
+  std::size_t skipped_ = 0;  // nesting depth in a skipped value
   Numbers* list_ = nullptr;
   Speech* speech_ = nullptr;
   std::optional<std::string> role_, content_, part_type_, part_text_;

@@ -1,4 +1,3 @@
-// Parses and type-checks one row of a .jsonl file.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ namespace sluice::data {
 
 struct Message {
   std::string role, content;
-  // Whether the loss counts the message, if it has "weight" or "train".
+  // Whether the loss counts the message. Unset without "weight" or "train".
   std::optional<bool> counts = {};
   friend bool operator==(const Message&, const Message&) = default;
 };
@@ -23,29 +22,30 @@ struct Message {
 struct Speech {
   std::optional<std::string> text;
   std::optional<std::vector<Message>> messages;
-  // The first error, or "". It is thrown only if the field is used, because the name may have
-  // another meaning in other data.
-  std::string wrong, remedy;  // "" for the default remedy
+  // First error in this field, or "". Thrown only if training uses the field, because other data
+  // may use its name differently.
+  std::string wrong, remedy;
 };
 
 struct JsonlRow {
   std::optional<std::string> text;
   std::optional<std::vector<std::int64_t>> input_ids, labels, attention_mask, position_ids;
   std::optional<Speech> messages, prompt, completion;
-  std::vector<std::string> fields;  // at most kMaxNamedFields, in file order
-  // Unknown fields. Beyond kMaxNamedFields, only those that may be rejected.
+  std::vector<std::string> fields;  // all names in file order, up to kMaxNamedFields
+  // Fields that training does not read. Beyond kMaxNamedFields, only those that may be rejected.
   std::vector<UnreadField> unread;
   std::vector<FieldValue> values;  // in the order of RowFormat::fields
 };
 inline constexpr std::size_t kMaxNamedFields = 64;
-// A longer row indicates a broken file. Rows are held in memory.
+// Rows are read into memory. A longer row indicates a broken file.
 inline constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 
 struct RowFormat {
   bool tokens = true;  // whether to read text, input_ids, labels, messages, ..
-  // Model inputs that every row must have. They override token fields of the same name.
+  // Numeric model inputs that every row must have. A name such as "labels" overrides the token
+  // field.
   std::span<const FieldOption> fields = {};
-  // If empty, rows cannot name array files.
+  // Directory of array files. If empty, rows cannot name array files.
   std::string folder = {};
 };
 

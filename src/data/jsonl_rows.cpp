@@ -72,7 +72,7 @@ bool first_row_has_ids(const std::string& path) {
     try {
       return !line->is_too_long && parse_jsonl_row(line->text, "").input_ids.has_value();
     } catch (const Error&) {
-      return false;  // reported when the row is read
+      return false;  // reading the row will report the error
     }
   }
   return false;
@@ -95,8 +95,8 @@ JsonlRows::JsonlRows(std::vector<std::string> files, bool has_tokens,
        .remedy = "a row is a line with a JSON object: name files with rows in `data.files`"});
 }
 
-// Returns the index of the file that contains the row. An empty file starts at the same row as the
-// next file, and is skipped.
+// Returns the index of the file with the row. An empty file has the same first row as the next file
+// and is skipped.
 std::size_t JsonlRows::file_of(std::uint64_t index) const {
   return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) -
                                   first_.begin()) -
@@ -114,7 +114,7 @@ std::string JsonlRows::json_of(const File& file, std::size_t file_index,
   return json;
 }
 
-// Counting lines is slow, so it is done for errors only.
+// Adds "file:line" to the error. Counting lines is slow, so do this only for errors.
 Error JsonlRows::at_row(const Error& error, const File& file, std::size_t file_index,
                         std::uint64_t index) const {
   const std::uint64_t offset = offsets_[file_index][index - first_[file_index]];

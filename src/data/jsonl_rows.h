@@ -1,4 +1,4 @@
-// Random access to the rows of .jsonl files. Keeps 8 bytes per row.
+// Random access to the rows of .jsonl files. Stores 8 bytes per row.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace sluice::data {
 
-// Whether the first row has input_ids, so that no tokenizer is needed.
+// True if training on the file needs no tokenizer.
 bool first_row_has_ids(const std::string& path);
 
 class JsonlRows {
@@ -28,10 +28,11 @@ class JsonlRows {
   const std::string& file(std::size_t i) const { return files_[i]; }
   std::uint64_t first_of(std::size_t i) const { return i < first_.size() ? first_[i] : size_; }
 
-  // Returns "file:line".
+  // Returns "file:line" of a row.
   std::string place(std::uint64_t index) const;
 
-  // Returns the result of `use`. Adds file and line to errors. Precondition: index < size().
+  // Calls `use` with the row and returns its result. Adds "file:line" to errors. Precondition:
+  // index < size().
   template <typename Use>
   auto with_row(std::uint64_t index, Use&& use) const {
     const std::size_t file_index = file_of(index);
@@ -39,7 +40,7 @@ class JsonlRows {
     return with_row(file, file_index, index, std::forward<Use>(use));
   }
 
-  // Calls `use` from row `first` on until it returns false.
+  // Calls `use` for each row from `first` on, until it returns false.
   void for_each(
       std::uint64_t first,
       const std::function<bool(std::uint64_t, JsonlRow, std::uint64_t json_bytes)>& use) const;
@@ -65,8 +66,9 @@ class JsonlRows {
   std::vector<std::string> files_;
   bool has_tokens_;
   std::vector<FieldOption> fields_;
-  std::vector<std::vector<std::uint64_t>> offsets_;  // row offsets per file, then its size
-  std::vector<std::uint64_t> first_;                 // first row number per file
+  // per file: offset of each row, then the file's size
+  std::vector<std::vector<std::uint64_t>> offsets_;
+  std::vector<std::uint64_t> first_;  // per file: number of its first row
   std::uint64_t size_ = 0, num_bytes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Sequences of .jsonl rows, tokenized when needed.
+// Training sequences from .jsonl rows, tokenized when read.
 #include <algorithm>
 
 #include "base/format.h"
@@ -10,14 +10,14 @@
 namespace sluice::data {
 namespace {
 
-// Up to this total size, rows are checked before training.
+// Up to this total size, all rows are checked before training.
 constexpr std::uint64_t kCheckedBytes = std::uint64_t{16} << 20;
 
 std::int64_t counted_in(const Sequence& row) {
   return count_labels(std::span<const std::int32_t>(row.labels));
 }
 
-// Returns a file whose rows were all checked and have no counted label, or "".
+// Returns a file whose rows were all checked and have no label that counts for the loss, or "".
 std::string file_of_uncounted(const JsonlRows& rows, const std::vector<std::uint64_t>& uncounted,
                               std::uint64_t num_checked) {
   for (std::size_t i = 0; i < rows.num_files(); ++i) {
@@ -67,7 +67,8 @@ class JsonlSource final : public SequenceSource {
   std::vector<std::uint64_t> uncounted_;
 };
 
-// Packs whole rows into sequences, in order. Reads all rows once for their lengths.
+// Packs as many whole rows into each sequence as fit, in file order. Reads all rows once for their
+// lengths.
 class PackedJsonlSource final : public SequenceSource {
  public:
   explicit PackedJsonlSource(const SourceOptions& options)
@@ -128,7 +129,8 @@ class PackedJsonlSource final : public SequenceSource {
   std::string uncounted_file() const override { return uncounted_file_; }
 
  private:
-  // Restarts positions for each document, and excludes its first label from the loss.
+  // Makes the row a document: positions start at 0, and the first label does not count for the
+  // loss.
   static Sequence as_document(Sequence row) {
     if (!row.mask.empty()) {
       throw Error(ErrorKind::kInput,
@@ -156,7 +158,7 @@ class PackedJsonlSource final : public SequenceSource {
   JsonlRows rows_;
   RowTokens tokens_;
   std::size_t seq_len_;
-  std::vector<std::uint64_t> first_rows_;  // first row of every sequence, then the number of rows
+  std::vector<std::uint64_t> first_rows_;  // first row of each sequence, then the number of rows
   std::vector<std::uint64_t> uncounted_;
   std::string uncounted_file_;
 };

@@ -21,7 +21,7 @@
 namespace sluice::data {
 namespace {
 
-constexpr char kMagic[] = "MMIDIDX\0";  // nine bytes with the final NUL
+constexpr char kMagic[] = "MMIDIDX\0";  // nine bytes with the string's final NUL
 constexpr std::size_t kMagicBytes = 9;
 constexpr std::uint64_t kHeaderBytes = kMagicBytes + 8 + 1 + 8 + 8;
 constexpr std::size_t kBlock = std::size_t{1} << 16;
@@ -154,7 +154,7 @@ class MegatronFile final : public TokenFile {
     type_ = *type;
     num_sequences_ = number_at<std::uint64_t>(index, kMagicBytes + 9);
     num_entries_ = number_at<std::uint64_t>(index, kMagicBytes + 17);
-    // Separate checks, so that products cannot overflow.
+    // Each length is checked separately, so that products cannot overflow.
     const std::uint64_t rest = size - kHeaderBytes;
     const bool fits = num_sequences_ <= rest / 12 && num_entries_ <= rest / 8;
     const std::uint64_t needed = fits ? num_sequences_ * 12 + num_entries_ * 8 : 0;
@@ -168,12 +168,12 @@ class MegatronFile final : public TokenFile {
     documents_ = places_ + num_sequences_ * 8;
   }
 
-  // Returns the number of tokens.
+  // Checks that sequences have no gaps. Returns the number of tokens.
   std::uint64_t check_sequences(const File& index) const {
     NumberReader<std::int32_t> lengths(index, kHeaderBytes, num_sequences_);
     NumberReader<std::int64_t> places(index, places_, num_sequences_);
     const std::size_t width = bytes_of(type_);
-    std::uint64_t end = 0;  // cannot overflow: at most 2^60 sequences below 2^34 bytes
+    std::uint64_t end = 0;  // cannot overflow: at most 2^60 sequences, each below 2^34 bytes
     for (std::uint64_t i = 0; i < num_sequences_; ++i) {
       const std::int32_t length = lengths.next();
       const std::int64_t place = places.next();
@@ -214,7 +214,7 @@ class MegatronFile final : public TokenFile {
     }
   }
 
-  // Checked again, because the file may have changed.
+  // Checks the start again, because the file may have changed.
   std::uint64_t document_start(const File& index, std::uint64_t document) const {
     const auto sequence = number_at<std::int64_t>(index, documents_ + document * 8);
     if (sequence < 0 || static_cast<std::uint64_t>(sequence) > num_sequences_)
@@ -228,7 +228,7 @@ class MegatronFile final : public TokenFile {
   std::string path_, index_path_;
   IdType type_ = IdType::kUint16;
   std::uint64_t num_sequences_ = 0, num_entries_ = 0;
-  std::uint64_t places_ = 0, documents_ = 0;  // byte offsets in the .idx
+  std::uint64_t places_ = 0, documents_ = 0;  // byte offsets of tables in the .idx
   std::uint64_t file_bytes_ = 0, num_bytes_ = 0, num_tokens_ = 0;
 };
 

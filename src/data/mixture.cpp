@@ -9,13 +9,13 @@ namespace {
 
 constexpr std::uint32_t kMaxPeriod = 65536;
 
-using Shares = std::vector<long double>;  // they sum to 1
+using Shares = std::vector<long double>;  // of the sequences; they sum to 1
 
-// Returns false if some share is not a whole number of turns.
+// Computes each entry's places (turns) per `period`. Returns false if one is not an integer.
 bool are_turns(const Shares& shares, std::uint32_t period, std::vector<std::uint32_t>& turns) {
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const long double exact = shares[i] * period, nearest = std::round(exact);
-    // Tolerates rounding errors, for example of 0.7 and 0.3.
+    // Tolerates rounding errors of shares such as 0.7 and 0.3.
     if (nearest < 1 || std::abs(exact - nearest) > 1e-12L * period) return false;
     turns[i] = static_cast<std::uint32_t>(nearest);
   }
@@ -27,7 +27,7 @@ std::vector<std::uint32_t> turns_of(const Shares& shares) {
   for (std::uint32_t period = 1; period <= kMaxPeriod; ++period) {
     if (are_turns(shares, period, turns)) return turns;
   }
-  // Largest remainder method, with at least one turn per entry.
+  // No small period is exact: use the largest remainder method, with at least one turn per entry.
   std::uint32_t left = kMaxPeriod;
   std::vector<long double> rest(shares.size());
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -48,9 +48,9 @@ std::vector<std::uint32_t> turns_of(const Shares& shares) {
 
 }  // namespace
 
-// Tijdeman's rule: an entry with share s and t turns may take place n (from 1) if s * n - t >= 1 /
-// (2k - 2). Of these entries, the one with the earliest deadline (1 - 1 / (2k - 2) - (s * n - t)) /
-// s takes it. Multiplied by 2k - 2 and the period, these numbers are integers.
+// Tijdeman's rule: an entry with share s and t earlier turns may take place n (from 1) if s * n - t
+// >= 1 / (2k - 2), for k entries. Of these entries, the one with the earliest deadline (1 - 1 / (2k
+// - 2) - (s * n - t)) / s takes it. Scaled by 2k - 2 and the period, these numbers are integers.
 Mixture::Mixture(const std::vector<double>& weights) {
   long double sum = 0;
   for (const double weight : weights) sum += weight;
@@ -75,7 +75,7 @@ Mixture::Mixture(const std::vector<double>& weights) {
       chosen = i;
       chosen_slack = until;
     }
-    if (chosen == turns_.size()) chosen = 0;  // only possible with a single entry
+    if (chosen == turns_.size()) chosen = 0;  // no entry is due: there is only one
     order_.push_back(
         {static_cast<std::uint32_t>(chosen), static_cast<std::uint32_t>(had[chosen]++)});
   }

@@ -1,8 +1,7 @@
 // Chooses a data entry for each place of an endless sequence, in proportion to the entries' shares.
-//
-//   1. In every prefix of n places, an entry with share s has had less than one turn more or fewer
-//      than s * n (R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32, 1980:
-//      at most 1 - 1 / (2k - 2) for k entries).
+//   1. In the first n places, an entry with share s occurs s * n times, with an error below one (R.
+//      Tijdeman, "The chairman assignment problem", Discrete Mathematics 32, 1980: at most 1 - 1 /
+//      (2k - 2) for k entries).
 //   2. The order repeats after at most 65,536 places, the common denominator of the shares.
 #pragma once
 
@@ -20,7 +19,7 @@ class Mixture {
 
   struct Turn {
     std::size_t entry = 0;
-    std::uint64_t number = 0;  // earlier turns of the entry
+    std::uint64_t number = 0;  // earlier places of the entry
   };
   Turn at(std::uint64_t place) const;
 

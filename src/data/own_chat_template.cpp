@@ -24,9 +24,11 @@ struct KnownTemplate {
   std::string_view hash;
 };
 constexpr std::array<KnownTemplate, 6> kKnownTemplates = {
-    {{ChatTemplate::kChatml, "3c3d47c616e4ab6879065804f3f9b26b"},   // OpenHermes 2.5, TRL, ..
-     {ChatTemplate::kChatml, "e655e4ed52312d5e08fec65cca1e5ee3"},   // the same, no prompt
-     {ChatTemplate::kChatml, "274a06398f4480d3954d150d60995df7"},   // the same, with a default
+    {{ChatTemplate::kChatml, "3c3d47c616e4ab6879065804f3f9b26b"},  // OpenHermes 2.5, TRL, ..
+                                                                   // OpenHermes 2.5, no prompt.
+     {ChatTemplate::kChatml, "e655e4ed52312d5e08fec65cca1e5ee3"},
+     // OpenHermes 2.5, with a default system message.
+     {ChatTemplate::kChatml, "274a06398f4480d3954d150d60995df7"},
      {ChatTemplate::kLlama3, "6930a9f803d06b86fc1f1a6eaaa2d2db"},   // Llama 3
      {ChatTemplate::kGemma, "1d836a7f25ce30d99454ffc0ca89fe59"},    // Gemma, Gemma 2
      {ChatTemplate::kMistral, "7ee93c26906f8f3483b896f27dfc4e54"}}  // Mistral 7B v0.1, v0.2
@@ -41,7 +43,7 @@ bool is_there(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// Takes "default" from a list of named templates.
+// Returns the chat template, or "default" of a list of named templates.
 std::string template_in(const Json& config) {
   const Json& value = config.at("chat_template");
   if (value.is_string()) return value.text();
@@ -55,7 +57,7 @@ std::string template_in(const Json& config) {
   return value.empty() ? std::string() : text_of(value.list().front(), "template");
 }
 
-// The search order of transformers.
+// Searches in transformers' order.
 FoundTemplate find_template(const std::string& folder) {
   const std::string alone = folder + "/chat_template.jinja";
   if (is_there(alone)) return {alone, read_text(alone, kMaxTemplateBytes)};

@@ -1,5 +1,5 @@
-// Warns if the chat template beside a tokenizer.json, which sluice does not run, may differ from
-// the format in use.
+// Warns if the chat template beside a tokenizer.json may differ from the format in use. sluice does
+// not run these templates.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace sluice::data {
 
-// Returns no warning if there is no template, or a published one that writes the same text. Throws
-// Error(kInput) for an unreadable file.
+// Returns "" if there is no template, or a published one that writes the same text as `taken`.
+// Throws Error(kInput) for an unreadable file.
 std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate taken,
                                  bool marks_are_tokens);
 

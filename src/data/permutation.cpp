@@ -8,7 +8,7 @@
 namespace sluice::data {
 namespace {
 
-// Four rounds suffice in theory (Luby and Rackoff), but small domains mix more slowly.
+// Four Feistel rounds suffice in theory (Luby and Rackoff), but small domains mix more slowly.
 constexpr std::uint64_t kRounds = 12;
 
 }  // namespace

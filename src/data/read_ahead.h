@@ -1,7 +1,7 @@
 // Prefetches the batches of the next steps on a background thread for all ranks of a process.
 //   1. take() returns the rows of TokenData::step_share().
-//   2. At most kStepsAhead unfinished steps are in memory.
-//   3. Reading stops at the first error. take() throws it at that step, on every rank.
+//   2. At most kStepsAhead steps that some rank has not taken are in memory.
+//   3. Reading stops at the first error. Every rank's take() throws it at that step.
 // Only take() is thread-safe.
 #pragma once
 
@@ -22,22 +22,22 @@ inline constexpr std::size_t kStepsAhead = 2;
 
 struct StepsToRead {
   std::int64_t first = 1, last = 0;
-  std::int64_t batch_size = 0;  // summed over all replicas
+  std::int64_t batch_size = 0;  // rows per step, summed over all replicas
   StepsDone done;
   std::map<int, BatchRange> rows;  // keyed by rank
-  MicrobatchCount count = {};      // computes the parts of StepShare::total_counted
+  MicrobatchCount count = {};      // computes parts of StepShare::total_counted
 };
 
 class ReadAhead {
  public:
-  // `data` must outlive this. Throws Error(kMemory) if no thread can start.
+  // `data` must outlive this object. Throws Error(kMemory) if no thread can start.
   ReadAhead(const TokenData& data, StepsToRead steps);
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  // Waits for the batch. Throws the errors of step_share(). Precondition: every rank takes each
-  // step once, in order.
+  // Waits for the step's batch. Throws the errors of step_share(). Precondition: every rank takes
+  // each step once, in order.
   StepShare take(std::int64_t step, int rank);
 
  private:

@@ -23,7 +23,7 @@ constexpr const char* kToolRemedy =
 constexpr const char* kPictureRemedy = "rows hold text only: remove the field";
 constexpr const char* kPreferenceRemedy = "there is no preference loss: remove the field";
 
-// `harmless` values have no effect in other trainers.
+// A field that other trainers read. Its `harmless` values have no effect there.
 struct KnownField {
   std::string_view name;
   FieldValues harmless;
@@ -125,7 +125,7 @@ std::string plain(std::string_view name) {
   return text;
 }
 
-// Whether the names differ by one letter or two swapped neighbours.
+// Whether the names differ by one letter or two swapped neighbouring letters.
 bool is_one_slip(std::string_view a, std::string_view b) {
   if (a.size() > b.size()) std::swap(a, b);
   if (b.size() - a.size() > 1 || a == b) return false;
@@ -151,7 +151,7 @@ bool has_values(const UnreadField& field, FieldValues harmless) {
   return field.values != FieldValues::kNone && field.values != harmless;
 }
 
-// Returns the unused known field that `name` probably misspells, or "".
+// Returns the known field, not in `used`, that `name` probably misspells, or "".
 std::string_view meant_field(const std::string& name, const std::vector<std::string>& used) {
   for (const std::string_view known : kOfIds) {
     if (!holds(used, known) && looks_like(name, known)) return known;
@@ -160,7 +160,8 @@ std::string_view meant_field(const std::string& name, const std::vector<std::str
     if (!holds(used, known) && plain(name) == known) return known;
   }
   for (const KnownField& known : kRowFields) {
-    // Accepts typos only of names that no common word resembles: "height" resembles "weight".
+    // Checks only rare names, because common words may resemble known fields: "height" resembles
+    // "weight".
     const bool is_rare = known.name.find('_') != std::string_view::npos || known.name == "label";
     if (is_rare ? looks_like(name, known.name) : plain(name) == plain(known.name))
       return known.name;

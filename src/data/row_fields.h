@@ -1,5 +1,5 @@
-// Unknown fields of .jsonl rows and messages. Fields that affect tokens or loss in other trainers
-// are rejected. Others are metadata.
+// Decides about fields of .jsonl rows and messages that sluice does not read. Fields that affect
+// tokens or loss in other trainers are rejected. Others are metadata.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sluice::data {
 
-// The values of a field, at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or true.
+// All values of a field, at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or true.
 // kZeros: all 0 or false.
 enum class FieldValues : std::uint8_t { kNone, kOnes, kZeros, kOther };
 
@@ -20,19 +20,19 @@ struct UnreadField {
   FieldValues values = FieldValues::kNone;
 };
 
-// Empty if the field is metadata.
+// Why a field is rejected. Empty for metadata.
 struct FieldRefusal {
   std::string what, remedy;
 };
 
-// Whether some row with this field would be rejected.
+// Whether some values of the field cause a rejection.
 bool may_be_refused(const std::string& field);
 // `used` are the fields from which the row's tokens are made.
 FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<std::string>& used);
-// Rejects all but harmless default values.
+// Rejects known fields of messages, unless the values are harmless defaults.
 FieldRefusal refusal_of_message_field(const UnreadField& field);
 
-// Rejects ShareGPT, Alpaca and preference formats.
+// Rejects ShareGPT, Alpaca and preference formats by their field names.
 FieldRefusal foreign_format_refusal(const std::vector<std::string>& fields);
 
 }  // namespace sluice::data

@@ -17,7 +17,7 @@ using Ids = std::vector<std::int32_t>;
 using Numbers = std::vector<std::int64_t>;
 
 constexpr auto kIgnored = static_cast<std::int32_t>(kIgnoredLabel);
-// Limits repeated tokenization of long conversations.
+// Limits how much text of long conversations is tokenized repeatedly.
 constexpr std::size_t kMaxRepeatedBytes = std::size_t{64} << 20;
 
 [[noreturn]] void refuse_row(const std::string& what, const std::string& remedy) {
@@ -43,7 +43,8 @@ void check_mask(const Numbers& mask, std::size_t num_ids) {
   }
 }
 
-// Attention is causal, so masked, uncounted tokens at the end have no effect.
+// Removes padding. Attention is causal, so masked tokens at the end without counted labels have no
+// effect.
 void cut_padding(const Numbers& mask, Sequence& row) {
   std::size_t size = mask.size();
   while (size > 1 && mask[size - 1] == 0 && row.labels[size - 1] == kIgnored) --size;
@@ -51,12 +52,12 @@ void cut_padding(const Numbers& mask, Sequence& row) {
   row.labels.resize(size);
   if (!row.positions.empty()) row.positions.resize(size);
   const auto end = mask.begin() + static_cast<std::ptrdiff_t>(size);
-  // Only a row of nothing but padding has no visible token. It needs no mask.
+  // If one masked token remains, the row was only padding and needs no mask.
   const bool sees_all = std::find(mask.begin(), end, 0) == end || (size == 1 && mask[0] == 0);
   if (!sees_all) row.mask.assign(mask.begin(), end);
 }
 
-// `num_ids` is the length before padding was removed.
+// `num_ids` is the row's length before padding was removed.
 void check_lengths(const std::vector<FieldOption>& fields, const std::vector<FieldValue>& values,
                    std::size_t num_ids) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -70,15 +71,15 @@ void check_lengths(const std::vector<FieldOption>& fields, const std::vector<Fie
   }
 }
 
-// Where a prefix of a text ends among the whole text's tokens. `tokens` counts the tokens that end
-// before.
+// Where a prefix of a text ends among the tokens of the whole text. `tokens` counts the tokens
+// before that place.
 struct Border {
   std::size_t tokens = 0;
   bool is_within_token = false;
 };
 
-// Near its end, `beginning` may differ from `whole`. From there, searches for tokens of `whole`
-// that decode to the rest of the prefix.
+// The last tokens of a prefix (`beginning`) may differ from those of the text (`whole`). From the
+// first difference on, searches for tokens of `whole` that decode to the rest of the prefix.
 Border border_of(const TextTokens& tokens, const Ids& beginning, const Ids& whole) {
   constexpr std::ptrdiff_t kMaxRest = 64;
   const auto [rest, parting] =
@@ -102,7 +103,7 @@ std::string joined(const std::vector<Turn>& turns) {
   return text;
 }
 
-// Labels the tokens of bytes [begin, end) of `text`, whose tokens are `ids`.
+// Sets labels for bytes [begin, end) of `text`, whose tokens are `ids`.
 void count_span(const TextTokens& tokens, std::string_view text, const Ids& ids, std::size_t begin,
                 std::size_t end, std::size_t first_token, Ids& labels) {
   const std::size_t from =
@@ -121,8 +122,9 @@ std::pair<std::size_t, std::size_t> counted_part(const Turn& turn, bool assistan
                         : std::pair(std::size_t{0}, turn.text.size());
 }
 
-// Returns the ids in counted text, and -100 elsewhere. Turns that start with special tokens are
-// tokenized separately. Otherwise the counted parts are located in the whole text.
+// Returns ids where the loss counts the text, and -100 elsewhere. If tokenizing each turn
+// separately gives the same ids, turns determine the labels. Otherwise the counted parts are
+// located in the whole text.
 Ids labels_of(const TextTokens& tokens, const std::vector<Turn>& turns, const Ids& ids,
               bool assistant_only) {
   const auto counts = [](const Turn& turn) { return turn.counts; };
@@ -267,7 +269,7 @@ Sequence RowTokens::sequence(JsonlRow row) const {
 
 void RowTokens::require_sound(const JsonlRow& row) const {
   const std::vector<std::string> used = used_fields(row);
-  // Preference rows may also have a prompt and messages.
+  // Rows in preference format may also have a prompt and messages.
   const bool is_preference = std::count(row.fields.begin(), row.fields.end(), "chosen") > 0;
   if (used.empty() || is_preference) {
     const FieldRefusal shape = foreign_format_refusal(row.fields);
@@ -429,7 +431,7 @@ void RowTokens::check_ids(const Numbers& ids, const Numbers& labels) const {
   }
 }
 
-// The tokenizer may have special tokens without an embedding.
+// A tokenizer may have special tokens without an embedding.
 void RowTokens::check_tokens(const Ids& ids) const {
   if (ids.empty()) refuse_row("the row has no tokens", "remove the line");
   for (const std::int32_t id : ids) {
@@ -443,7 +445,7 @@ void RowTokens::check_tokens(const Ids& ids) const {
 const ChatFormat& RowTokens::chat() const {
   const std::lock_guard lock(choosing_);
   if (!chat_) {
-    // An unreadable tokenizer is reported first.
+    // Report an unreadable tokenizer first.
     options_.tokens->require_fit();
     chat_ = std::make_unique<const ChatFormat>(options_.chat_template, *options_.tokens,
                                                options_.model_family);

@@ -1,5 +1,5 @@
-// Turns .jsonl rows into tokens and extra fields. Tokens come from input_ids, else text, messages,
-// or prompt and completion. Const members are thread-safe.
+// Converts .jsonl rows to token ids and numeric fields. Tokens come from input_ids, else text,
+// messages, or prompt and completion. Const members are thread-safe.
 #pragma once
 
 #include <memory>
@@ -18,12 +18,14 @@ class RowTokens {
  public:
   explicit RowTokens(const SourceOptions& options) : options_(options) {}
 
-  // Throws Error(kInput) without a place for rows without tokens, contradicting fields, ids outside
-  // the vocabulary, and rows that are too long. Throws Error(kUsage) if no chat template is known.
+  // Throws Error(kInput), without file and line, for rows without tokens, contradicting fields, ids
+  // outside the vocabulary, and rows that are too long. Throws Error(kUsage) if no chat template is
+  // known.
   Sequence sequence(JsonlRow row) const;
-  // Makes the checks that need no tokenizer. Throws Error(kInput) without a place.
+  // Makes the checks of sequence() that need no tokenizer. Throws Error(kInput), without file and
+  // line.
   void require_sound(const JsonlRow& row) const;
-  // Also checks the order of roles if data.chat_template names a format.
+  // Like require_sound(), and checks the order of roles if data.chat_template names a format.
   void require_sound_turns(const JsonlRow& row) const;
   void warn_of_unread() const;
 

@@ -1,4 +1,4 @@
-// The order of sequences: every epoch uses each once.
+// The order in which training reads sequences: every epoch reads each once.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@ namespace sluice::data {
 
 class SequenceOrder {
  public:
-  // `sizes` has the number of sequences per entry, at least 1. With `weights`, each entry has its
-  // own epochs, otherwise all form one list. With `shuffle`, every epoch is permuted differently.
+  // `sizes` holds each entry's number of sequences, at least 1. With `weights`, each entry has
+  // separate epochs, otherwise all form one list. With `shuffle`, every epoch is permuted
+  // differently.
   SequenceOrder(std::vector<std::uint64_t> sizes, const std::vector<double>& weights, bool shuffle,
                 std::int64_t seed);
 

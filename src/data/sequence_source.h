@@ -14,10 +14,10 @@ namespace sluice::data {
 
 // One row before padding: 1 to seq_len tokens with fields, or only fields.
 struct Sequence {
-  std::vector<std::int32_t> ids, labels;  // both have the same length
-  std::vector<std::uint8_t> mask;         // one per id, or empty: all 1
-  std::vector<std::int32_t> positions;    // one per id, or empty: 0, 1, 2, ...
-  // A kRowTokens size is the row's length before truncation.
+  std::vector<std::int32_t> ids, labels;  // of equal length
+  std::vector<std::uint8_t> mask;         // one per id; empty: all 1
+  std::vector<std::int32_t> positions;    // one per id; empty: 0, 1, 2, ...
+  // A size of kRowTokens is the row's length before truncation.
   std::vector<FieldValue> fields = {};
 };
 
@@ -26,17 +26,17 @@ class SequenceSource {
   virtual ~SequenceSource() = default;
   virtual std::uint64_t num_sequences() const = 0;
   virtual std::uint64_t num_bytes() const = 0;
-  // read(), counted_labels() and place() require index < num_sequences().
+  // Precondition of read(), counted_labels() and place(): index < num_sequences().
   virtual Sequence read(std::uint64_t index) const = 0;
-  // Returns the number of labels that count for a next-token loss. May throw the errors of read().
+  // Returns how many labels count for a next-token loss. May throw the errors of read().
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
   // Returns "file:line" for messages.
   virtual std::string place(std::uint64_t index) const = 0;
-  // Sequences without counted labels among those read at startup, ascending. uncounted_file() is
-  // the first file with no others, or "".
+  // Sequences read at startup that have no label for the loss, ascending. uncounted_file() returns
+  // the first file with only such sequences, or "".
   virtual const std::vector<std::uint64_t>& uncounted() const = 0;
   virtual std::string uncounted_file() const = 0;
-  // In nats per token, for byte streams only.
+  // Nats per token. Only byte streams have it.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };
 
@@ -45,11 +45,11 @@ struct SourceOptions {
   DataFormat format = DataFormat::kText;  // never kAuto
   bool is_format_set = false;
   std::int64_t seq_len = 0;
-  std::int64_t vocab_size = 0, num_labels = 0;  // see TokenDataOptions
+  std::int64_t vocab_size = 0, num_labels = 0;
   std::optional<std::int64_t> max_positions;
   bool truncate = false, pack = false, assistant_only_loss = false, append_eos = false;
   ChatTemplate chat_template = ChatTemplate::kAuto;
-  std::string model_family;  // used for ChatTemplate::kAuto
+  std::string model_family;  // model_type, for ChatTemplate::kAuto
   std::shared_ptr<const TextTokens> tokens;
   std::vector<FieldOption> fields;
   bool has_tokens = true, takes_mask = true, takes_positions = true;
@@ -59,7 +59,7 @@ struct SourceOptions {
 std::unique_ptr<SequenceSource> open_source(SourceOptions options);
 
 std::unique_ptr<SequenceSource> open_jsonl(SourceOptions options);
-// Packs as many whole rows into a sequence as fit.
+// Packs as many whole rows into each sequence as fit.
 std::unique_ptr<SequenceSource> open_packed_jsonl(SourceOptions options);
 
 }  // namespace sluice::data

@@ -11,7 +11,6 @@
 namespace sluice::data {
 namespace {
 
-// Returns {} if the file does not exist.
 Json read_object(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return Json::object();
@@ -22,7 +21,7 @@ Json read_object(const std::string& path) {
       {.what = "not a JSON object", .where = path, .remedy = "copy the file of the model again"});
 }
 
-// A list of ids stands for its first id.
+// Returns the id under `key`, or the first of a list of ids.
 std::optional<std::int32_t> id_in(const Json& object, const std::string& key) {
   const Json& value = object.at(key);
   const Json& first = value.is_array() && !value.empty() ? value.list().front() : value;

@@ -1,4 +1,4 @@
-// Reads the ids that start and end texts from a tokenizer's config.json.
+// Reads the begin-of-text and end-of-text ids from a tokenizer's config.json.
 #pragma once
 
 #include <cstddef>

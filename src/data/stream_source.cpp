@@ -50,7 +50,7 @@ class StreamSource final : public SequenceSource {
     return row;
   }
 
-  // With packing, the first token of each document does not count.
+  // All labels count for the loss, except each document's first if sequences are packed.
   std::int64_t counted_labels(std::uint64_t index) const override {
     std::uint64_t counted = seq_len_ - 1;
     if (pack_ && counted > 0)
@@ -59,7 +59,7 @@ class StreamSource final : public SequenceSource {
   }
 
   std::string place(std::uint64_t index) const override { return stream_->place(index * seq_len_); }
-  // Always empty. In practice, no sequence has only documents of one token.
+  // Always empty: a sequence of one-token documents does not occur in practice.
   const std::vector<std::uint64_t>& uncounted() const override { return uncounted_; }
   std::string uncounted_file() const override { return {}; }
   std::optional<double> unigram_entropy() const override { return stream_->unigram_entropy(); }

@@ -13,7 +13,7 @@ bool is_ascii_letter(unsigned byte) {
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
 }
 
-// ASCII letters and U+4000 to U+9FFF, almost all ideographs. Needs no tables.
+// True for ASCII letters and U+4000 to U+9FFF, almost all ideographs. Needs no Unicode tables.
 bool begins_letter(unsigned byte) { return is_ascii_letter(byte) || (byte >= 0xe4 && byte < 0xea); }
 
 bool is_cut(std::string_view text, std::size_t i) {

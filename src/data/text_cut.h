@@ -2,7 +2,7 @@
 //
 // Tokenizers split text into words with patterns that do not look back beyond the word. So a cut is
 // safe before a space after a letter, or after a single line end between a non-space character and
-// a letter. SentencePiece models do not split, but have no tokens across such places.
+// a letter. SentencePiece models have no tokens across such places.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace sluice::data {
 
-// Returns the bytes of the white-space character (as in Python's str.isspace()) at the start, or 0.
+// Returns the bytes of the leading white-space character (as in Python's str.isspace()), or 0.
 std::size_t leading_space(std::string_view text);
 std::size_t trailing_space(std::string_view text);
 
-// Returns the first safe cut from `from` on, or npos.
+// Returns the first position >= `from` where a cut is safe, or npos.
 std::size_t find_cut(std::string_view text, std::size_t from);
 
-// Returns the last UTF-8 character border up to `to`. Precondition: 3 < to < text.size().
+// Returns the last character boundary at or before `to`. Precondition: 3 < to < text.size().
 std::size_t character_cut(std::string_view text, std::size_t to);
 
 }  // namespace sluice::data

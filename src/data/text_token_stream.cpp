@@ -1,6 +1,4 @@
-// A stream of tokens made from text files.
-//
-// Files are tokenized in pieces of about 8 KiB (text_cut.h). One pass at startup counts the tokens
+// Tokenizes text files in pieces of about 8 KiB (text_cut.h). One pass at startup counts the tokens
 // of every piece. Memory is 16 bytes per piece plus a cache of recent pieces.
 #include <algorithm>
 #include <list>
@@ -17,7 +15,7 @@ namespace sluice::data {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{8} << 10;
-// Larger pieces are cut between any characters.
+// Pieces of this size are cut between any characters.
 constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 20;
 constexpr std::size_t kWindow = std::size_t{1} << 10;
 constexpr std::size_t kKeptPieces = 64;
@@ -62,7 +60,8 @@ class Kept {
 
  private:
   mutable std::mutex mutex_;
-  mutable std::list<std::pair<std::size_t, std::shared_ptr<const Ids>>> entries_;  // latest first
+  // most recently used first
+  mutable std::list<std::pair<std::size_t, std::shared_ptr<const Ids>>> entries_;
 };
 
 class TextTokenStream final : public TokenStream {

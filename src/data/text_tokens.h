@@ -1,5 +1,5 @@
-// Turns text into bytes or ids of a tokenizer.json, which is read when first needed. Const members
-// are thread-safe.
+// Converts text to bytes, or to ids of a tokenizer.json that is read when first needed. Const
+// members are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class TextTokens {
   // Throws Error(kInput) if data.tokenizer is a path without a tokenizer.
   explicit TextTokens(const TokenDataOptions& options);
 
-  // Also true if "auto" found an unsupported tokenizer. Encoding then throws.
+  // Also true if "auto" found an unsupported tokenizer, but then encoding throws.
   bool is_bytes() const { return file_.empty(); }
   const std::string& file() const { return file_; }
 
@@ -34,15 +34,15 @@ class TextTokens {
   const Tokenizer& tokenizer() const;
   void require_fit() const;
 
-  // These return "" for bytes, and if the tokenizer names no such token.
+  // Return "" if tokens are bytes or the tokenizer has no such token.
   std::string begin_token() const;
   std::string end_token() const;
   std::optional<std::int32_t> end_id() const;
-  // Appends a missing end token if `append` is set, otherwise only warns. Throws Error(kUsage) if
-  // `append` is set and there is no end token.
+  // Appends the end token if it is missing and `append` is set, otherwise warns. Throws
+  // Error(kUsage) if `append` is set and there is no end token.
   void end_text(std::vector<std::int32_t>& ids, bool append) const;
 
-  // Keeps each warning once. Ignores "".
+  // Records a warning once. Ignores "".
   void warn(const std::string& text) const;
   std::vector<std::string> warnings() const;
   // Records the value that "auto" chose for an option.
@@ -63,7 +63,7 @@ class TextTokens {
 
   std::string file_;
   std::int64_t vocab_size_;
-  std::optional<Error> refusal_;  // set if "auto" found an unsupported tokenizer
+  std::optional<Error> refusal_;  // thrown by encoding if "auto" found an unsupported tokenizer
   std::string directory_;
   bool is_auto_ = false;
   mutable std::mutex loading_;

@@ -43,13 +43,12 @@ struct CountedMicrobatches {
   }
 };
 
-// Rows of a microbatch must have fields of equal sizes.
+// Requires fields of equal sizes in the rows of a microbatch.
 class SameSizes {
  public:
   explicit SameSizes(const TokenDataOptions& options) : options_(options) {}
   bool is_asked() const { return options_.microbatch_size > 0 && !options_.fields.empty(); }
 
-  // `place` is called only for an error.
   template <typename Place>
   void check(std::int64_t row, const data::Sequence& sequence, const Place& place) {
     if (!is_asked()) return;
@@ -73,13 +72,13 @@ class SameSizes {
   }
 
  private:
-  // Whether items of two rows of a concatenated field have equal sizes. A row without items fits
-  // any.
+  // Compares the item sizes of a concatenated field (variable number of items) in two rows. A row
+  // without items matches any.
   static bool have_same_items(const std::vector<std::int64_t>& a,
                               const std::vector<std::int64_t>& b) {
     return a[0] == 0 || b[0] == 0 || std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
   }
-  // Padding makes sizes of kRowTokens equal to seq_len.
+  // Padding changes sizes of kRowTokens to seq_len.
   std::vector<std::vector<std::int64_t>> sizes_of(const data::Sequence& sequence) const {
     std::vector<std::vector<std::int64_t>> sizes;
     for (std::size_t i = 0; i < options_.fields.size(); ++i) {
@@ -104,7 +103,7 @@ struct TokenData::Impl {
         watch(options.data.files),
         entries(options) {}
 
-  // Reads in order, so that all replicas report the same bad row.
+  // Reads the whole batch in order, so that all replicas report the same bad row.
   std::vector<StepShare> shares(DataPosition position, std::int64_t batch_size,
                                 const std::vector<BatchRange>& own,
                                 const MicrobatchCount& count = {}) const {

@@ -16,7 +16,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "ids are read as they lie in the file");
 
-constexpr std::size_t kLlmcHeader = 256;  // number of int32
+constexpr std::size_t kLlmcHeader = 256;
 constexpr std::int32_t kLlmcMagic16 = 20240520, kLlmcMagic32 = 20240801;
 constexpr std::int32_t kLlmcVersion16 = 1, kLlmcVersion32 = 7;
 constexpr std::size_t kBlockTokens = std::size_t{1} << 16;

@@ -25,7 +25,7 @@ class TokenFile {
   // Precondition: first + count <= num_tokens().
   virtual void read(std::uint64_t first, std::size_t count, std::int64_t vocab_size,
                     std::int32_t* ids) const = 0;
-  // Returns the starts of non-empty documents in [first, first + count), ascending.
+  // Returns where non-empty documents start in [first, first + count), ascending.
   virtual std::vector<std::uint64_t> document_starts(std::uint64_t first,
                                                      std::size_t count) const = 0;
   virtual std::uint64_t num_documents() const = 0;
@@ -36,7 +36,7 @@ class TokenFile {
 std::unique_ptr<TokenFile> open_token_file(const std::string& path, DataFormat format);
 std::unique_ptr<TokenFile> open_megatron(const std::string& path);
 
-// Detects the format of a .bin: kMegatron beside an .idx, kLlmc by magic number, else kNanogpt.
+// Returns kMegatron for a .bin beside an .idx, kLlmc by magic number, otherwise kNanogpt.
 DataFormat format_of_token_file(const std::string& path);
 
 std::string bin_of_index(const std::string& path);

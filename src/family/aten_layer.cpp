@@ -1,8 +1,8 @@
-// Combines calls into the operators of a layer. The order of the calls determines three costs:
-//   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. If a matrix
-//     product is used only in such a sum, it keeps the gradient of the sum for W.
-//   - Forward memory: live values that are read again, plus the running operator's memory.
-//   - Backward memory: while walking back, kept values are freed, and gradients come and go.
+// Combines operator calls into a layer's operators and memory. Their order determines three costs:
+//   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. Matrix products
+//     that are used only in such a sum save one gradient for their weight gradients.
+//   - Forward memory: values that later calls read, plus the running operator's memory.
+//   - Backward memory: saved values are freed while gradients come and go.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -39,8 +39,8 @@ std::set<std::string> entering_with_gradient(const std::vector<OperatorCall>& ca
   return entering;
 }
 
-// If the layer's input has a gradient, a result of only weights and free values counts as a weight,
-// because its gradient can be computed later. Examples are position tables and selected experts.
+// Results of weights and gradient-free values only (position tables, selected experts) count as
+// weights, because their gradients can wait. Precondition: the layer's input has a gradient.
 void note_weights(OperatorCall& call) {
   std::string weight;
   for (const auto& [argument, tensors] : call.tensors)
@@ -83,7 +83,7 @@ double unreduced_gradient_bytes(const OperatorCall& call, const CallTensor& oper
   return bytes_of_gradient(call.results[0]);
 }
 
-// A value under its own name. `tensor` is named after the storage.
+// `name` is the tensor's name in the call, `tensor.name` its storage.
 struct Value {
   std::string name;
   CallTensor tensor;
@@ -95,10 +95,10 @@ struct Step {
 
 struct Storage {
   double bytes = 0;
-  int made = -1, last_read = -1;  // call indices; -1: enters the layer, or is never read
+  int made = -1, last_read = -1;  // indices of calls; -1: a layer input (made), never (last_read)
   int readers = 0;
   bool leaves = false, counts = true;
-  std::string same_gradient;  // storage with the same gradient
+  std::string same_gradient;  // storage with the same gradient buffer
 };
 
 using Storages = std::map<std::string, Storage>;
@@ -112,7 +112,7 @@ Storages storages_of(const std::vector<OperatorCall>& calls, const std::set<std:
     for (const auto& [argument, tensors] : call.tensors)
       for (const CallTensor& tensor : tensors) {
         Storage& of = all[tensor.name];
-        // Free values are counted once for all layers.
+        // Gradient-free values are counted once for all layers.
         if (of.made < 0 && is_parameter(tensor)) of.counts = false;
         if (of.made < 0 && tensor.is_free) of.counts = false;
         of.bytes = std::max(of.bytes, tensor.bytes());
@@ -163,8 +163,7 @@ double most_in_forward(const std::vector<OperatorRow>& rows, const Storages& all
   return most;
 }
 
-// Simulates a backward in reverse order of the calls. Gradients are tracked by value, and values
-// may share a buffer.
+// Simulates the memory of a backward in reverse order of the calls. Gradients may share a buffer.
 class Backward {
  public:
   Backward(const std::vector<Step>& steps, const std::vector<OperatorRow>& rows,
@@ -184,7 +183,7 @@ class Backward {
     for (const auto& [name, user] : first_user_) freed_[user] += kept_[name];
   }
 
-  // Returns the peak bytes above the initial state of kept values and incoming gradients.
+  // Returns the peak bytes beyond saved values and incoming gradients.
   double most(const std::vector<std::string>& leaving) {
     for (const std::string& name : leaving) gradients_.emplace(name, add_buffer(0));
     for (std::size_t i = steps_.size(); i-- > 0;) run(i);
@@ -227,7 +226,7 @@ class Backward {
     live_ -= freed_[i];
   }
 
-  // All of an operator's gradients exist before accumulation.
+  // All gradients of an operator exist before they are accumulated.
   void compute(std::size_t i, std::size_t arrived) {
     const Step& step = steps_[i];
     std::vector<std::pair<std::string, std::size_t>> computed;
@@ -251,7 +250,7 @@ class Backward {
     for (const auto& [name, buffer] : computed) {
       const auto [of, is_first] = gradients_.emplace(name, buffer);
       if (is_first) continue;
-      // Accumulates in place if nothing else uses the buffer.
+      // Accumulates in place if no other gradient uses the buffer.
       if (buffers_[of->second].holders == 1) {
         release(buffer);
       } else if (buffers_[buffer].holders == 1) {
@@ -268,7 +267,8 @@ class Backward {
   const std::vector<OperatorRow>& rows_;
   std::map<std::string, double> kept_;
   std::map<std::string, std::size_t>
-      first_user_;  // first user of each kept tensor, whose backward frees it
+      // First user of each saved tensor, whose backward frees it.
+      first_user_;
   std::vector<double> freed_;
   BufferOf gradients_;
   std::vector<Buffer> buffers_;
@@ -316,7 +316,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
   LayerOperators layer;
   for (OperatorRow& row : rows)
     for (Operator& of : row.operators) {
-      // Operators that read only weights keep no gradients of results for W.
+      // Operators that read only weights save no gradients for W (the weight gradient).
       const bool of_weights = enters && of.reads.empty();
       std::erase_if(of.bytes, [&](const OperatorBytes& bytes) {
         const auto storage = all.find(bytes.name);
@@ -336,7 +336,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
                                     .needed = Needed::kAlways,
                                     .name = "moment",
                                     .bytes = {.constant = in_forward}});
-  // Attach the backward's temporary memory to the last operator that has a backward.
+  // Attach the backward's temporary memory to the last operator with a backward.
   for (std::size_t i = layer.all.size(); i-- > 0;) {
     if (layer.all[i].writes.empty()) continue;
     layer.all[i].bytes.push_back({.field = &LayerCost::on_entry,

@@ -1,5 +1,5 @@
-// Costs of operators in exported graphs on LibTorch's CPU backend: operations, kept bytes and
-// temporary memory, for one microbatch. Also determines views and strides.
+// Costs of operators in exported graphs on LibTorch's CPU backend, per microbatch: operations,
+// bytes saved for the backward, temporary memory. Also determines views and strides.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 namespace sluice::detail {
 
 struct CallTensor {
-  std::string name;  // of the storage, shared by all views
+  std::string name;  // storage, shared by all views
   std::string dtype;
   std::vector<std::int64_t> sizes;
   std::vector<std::int64_t> strides;  // in elements; empty: contiguous
   std::int64_t storage_bytes = -1;    // -1: computed from `sizes`
   std::string weight;                 // the parameter's name in the layer, or ""
   bool is_made = false;               // computed from `weight` alone (1 + weight, a cast)
-  bool is_free = false;  // input, buffer, constant or result of these; never has a gradient
+  bool is_free = false;               // input, buffer, constant or their result: no gradient
 
   std::int64_t numel() const;
   double bytes() const;
@@ -49,14 +49,14 @@ struct OperatorCall {
 };
 
 struct OperatorRow {
-  // Kept tensors are named by storage, so that each counts once, and gradients "d " + value. A call
-  // is split if operands' gradients need different tensors.
+  // Saved tensors are named by storage, so that each counts once, and gradients "d " + value. A
+  // call becomes several operators if its operands' gradients need different tensors.
   std::vector<Operator> operators;
-  bool known = true;  // false: no rule; counted as one pass over the tensors
+  bool known = true;  // false: no rule, so one pass over the tensors
   double in_forward = 0, in_backward = 0;
 };
 
-// Whether there is a rule for `target` ("aten.linear.default") or another overload.
+// Whether costs of `target` ("aten.linear.default") or another overload are known.
 bool has_row(std::string_view target);
 
 // Precondition: the call has passed settle_results().
@@ -69,12 +69,12 @@ bool is_blockwise_attention(const OperatorCall& call);
 
 std::vector<std::int64_t> einsum_strides(const OperatorCall& call);
 
-// Sets all fields of the results except `sizes`. A view or in-place result shares its argument's
+// Sets all fields of the results except `sizes`. Views and in-place results share the argument's
 // storage.
 void settle_results(OperatorCall& call, const Precision& precision);
 
-// Throws Error(kInput) without a place for impossible sizes. row_of() and settle_results() do too,
-// and throw Error(kUsage) for unknown dtypes.
+// Throws Error(kInput), without a place, for impossible sizes. So do row_of() and settle_results(),
+// which throw Error(kUsage) for unknown dtypes.
 void check_sizes(const OperatorCall& call);
 
 // Returns the argument whose storage the result shares, or nullptr.
@@ -83,8 +83,8 @@ const CallTensor* viewed_argument(const OperatorCall& call, std::size_t result =
 bool is_viewable(const CallTensor& tensor, const std::vector<std::int64_t>& sizes);
 std::vector<std::int64_t> contiguous_strides(const std::vector<std::int64_t>& sizes);
 
-// Calls settle_results() for each call. `leaving` values outlive the layer. Free inputs are not
-// counted, because all readers share them.
+// Calls settle_results() for each call. Values in `leaving` outlive the layer. Gradient-free inputs
+// are not counted, because all layers share them.
 LayerOperators operators_of(std::vector<OperatorCall>& calls,
                             const std::vector<std::string>& leaving, const Precision& precision);
 

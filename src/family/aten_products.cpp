@@ -7,7 +7,7 @@
 namespace sluice::detail {
 namespace aten_rows {
 
-// [.., K] times [N, K], plus a bias.
+// [.., K] times [N, K], plus an optional bias.
 void linear(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
   row.reads_first({"input", "weight"});
@@ -63,7 +63,7 @@ void matmul(Row& row) {
     row.keep_operand(*a, {a->numel() / std::max<std::int64_t>(1, last_of(*a)), last_of(*a)},
                      row.wants(*b));
     row.keep_operand(*b, b->sizes, row.wants(*a));
-  } else if (of_a <= 2) {  // the same, transposed
+  } else if (of_a <= 2) {  // transposed: leading dimensions of b are rows
     CallTensor turned = *b;
     turned.strides = b->strides.empty() ? contiguous_strides(b->sizes) : b->strides;
     std::swap(turned.sizes[of_b - 1], turned.sizes[of_b - 2]);
@@ -93,7 +93,7 @@ struct Lettered {
   bool has(char letter) const {
     return at(letter) != std::string::npos && tensor->sizes[at(letter)] != 1;
   }
-  // Whether the dimensions can be viewed as matrices with one axis per group. Sets their sizes.
+  // Whether the tensor can be viewed with one axis per group of letters. Sets the axes' sizes.
   bool is_viewable_as(const std::vector<std::string>& groups, Sizes& sizes) const {
     const Sizes own = tensor->strides.empty() ? contiguous_strides(tensor->sizes) : tensor->strides;
     CallTensor ordered = *tensor;
@@ -111,12 +111,12 @@ struct Lettered {
   }
 };
 
-// An einsum of two tensors as a matrix product, with the letters of each role.
+// An einsum of two tensors as a matrix product: letters in both, in one, or summed.
 struct Pairing {
   Lettered a, b;
   std::string both, of_a, of_b, inner;
-  bool sums = false;     // false: an elementwise product
-  bool is_known = true;  // false: no such product exists
+  bool sums = false;     // false: elementwise product
+  bool is_known = true;  // false: no single matrix product
   double operations = 2;
 };
 
@@ -141,7 +141,7 @@ Pairing pairing_of(const OperatorCall& call) {
   std::string letters = pair.a.letters + pair.b.letters;
   std::sort(letters.begin(), letters.end());
   letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
-  // On the left is the operand whose own letters come first in the result.
+  // The left operand is the one whose unshared letters come first in the result.
   for (const char letter : result) {
     if (pair.a.has(letter) == pair.b.has(letter)) continue;
     if (pair.b.has(letter)) std::swap(pair.a, pair.b);
@@ -169,7 +169,7 @@ Pairing pairing_of(const OperatorCall& call) {
   return pair;
 }
 
-// Operands that cannot be viewed as matrices are copied. Unsupported equations keep all operands.
+// Copies operands that cannot be viewed as matrices. Unsupported equations save all operands.
 void einsum(Row& row) {
   const Pairing pair = pairing_of(row.call());
   if (!pair.is_known) return all_operands(row);
@@ -206,7 +206,7 @@ void convolution(Row& row) {
   else
     row.keep(*x);
   row.keep(*weight);
-  // The kernel reorders input and weight, and with large inputs copies the gradient.
+  // The kernel reorders input and weight. With large inputs it also copies the gradient.
   const double turned = element(*x) * as_double(x->numel());
   row.takes(weight->bytes() + turned);
   if (x->numel() > kLargePicture)
@@ -224,7 +224,7 @@ void convolution(Row& row) {
                   as_double(std::max<std::int64_t>(1, first)));
 }
 
-// Each sorted row is multiplied by its own matrix.
+// Multiplies each row of the sorted input by the matrix of its expert.
 void grouped(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
   row.reads_first({"input", "weight"});
@@ -232,8 +232,6 @@ void grouped(Row& row) {
   row.keep(*weight);
   row.product(*x, *weight, 2 * as_double(x->numel()) * as_double(last_of(*weight)));
 }
-
-// Attention.
 
 void attention(Row& row) {
   const CallTensor *q = row.tensor("query"), *k = row.tensor("key"), *v = row.tensor("value"),
@@ -269,7 +267,7 @@ void attention(Row& row) {
   }
   const double drops = row.call().real("dropout_p", 0) > 0;
   row.reads_only({"query", "key", "attn_mask"});
-  // Scales inputs and repeats keys and values for every query head.
+  // Scales inputs, and repeats keys and values for every query head.
   const double wide_pairs = kFloat * pairs;
   const std::int64_t queries = q->sizes.size() < 2 ? 1 : q->sizes[q->sizes.size() - 2];
   const double heads_rows = as_double(rows / std::max<std::int64_t>(1, queries)) * as_double(keys);
@@ -294,8 +292,8 @@ void attention(Row& row) {
   row.forward(sums);
   row.gradient_of(*v, sums);
   if (of_scores) row.gradient_of(row.wants(*q) ? *q : *k, sums);
-  // The softmax needs scores, result, a copy without fully masked rows, and booleans. The scaled
-  // inputs exist, but not the final result.
+  // The softmax needs scores, result, a copy without fully masked rows, and booleans. Scaled inputs
+  // exist then, but not the final result.
   const double masked = mask && mask->dtype == "bool" ? kFloat * as_double(mask->numel()) : 0;
   row.set_temporary_bytes(std::max(0.0, kFloat * as_double(q->numel()) + 3 * wide_pairs + pairs +
                                             masked - row.result().bytes()));

@@ -1,5 +1,6 @@
-// Collects the operators of one call. Kept parameters cost nothing, since they always exist. An
-// operator with weights keeps values until W.
+// Collects the operators of one call and the tensors saved for their backward. Parameters cost
+// nothing, since they always exist. Operators with weights keep saved tensors until W, the weight
+// gradient.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace sluice::detail::aten_rows {
 
 using Sizes = std::vector<std::int64_t>;
 inline constexpr double kFloat = 4, kInt64 = 8;     // bytes per element
-inline constexpr double kMostElements = 1LL << 48;  // per tensor; prevents overflow of strides
+inline constexpr double kMostElements = 1LL << 48;  // per tensor, so that strides do not overflow
 
 inline double as_double(std::int64_t count) { return static_cast<double>(count); }
 inline std::int64_t product_of(const Sizes& sizes) {
@@ -64,7 +65,7 @@ class Row {
     row_.operators.clear();
     begin(order, 0);
   }
-  // Adds an operator that reads `arguments` and `between`, which the previous operator now writes.
+  // Splits off an operator that reads `arguments` and the previous operator's result `between`.
   void then_reads(const std::string& between, const std::vector<std::string>& arguments) {
     const std::string writes = std::exchange(at().writes, between);
     row_.operators.emplace_back();
@@ -81,7 +82,7 @@ class Row {
     at().writes = writes;
   }
 
-  // When the gradient of this operand is needed, if ever.
+  // Returns when the operand's gradient is computed, if ever.
   std::optional<Needed> wants(const CallTensor& operand) const {
     if (!is_differentiable(operand)) return std::nullopt;
     const Operator& of = row_.operators.back();
@@ -94,13 +95,13 @@ class Row {
   }
 
   void keep(const CallTensor& tensor, Needed when = Needed::kBackward) {
-    if (!tensor.weight.empty() && !tensor.is_made) return;  // parameters exist anyway
+    if (!tensor.weight.empty() && !tensor.is_made) return;
     keep_bytes(tensor.name, tensor.bytes(), when);
   }
   void keep(const CallTensor& tensor, std::optional<Needed> when) {
     if (when) keep(tensor, *when);
   }
-  // Keeps a tensor that this operator creates.
+  // Saves a tensor that this operator creates.
   void keep_own(std::string_view what, double bytes, Needed when = Needed::kBackward) {
     keep_bytes(own(what), bytes, when);
     row_.in_forward += bytes;
@@ -108,8 +109,8 @@ class Row {
   void keep_own(std::string_view what, double bytes, std::optional<Needed> when) {
     if (when) keep_own(what, bytes, *when);
   }
-  // Keeps an operand that a product reads as matrices of `sizes`, or a copy for another layout or
-  // an autocast.
+  // Saves an operand that a product reads as matrices of `sizes`, or its copy if autocast or
+  // another layout requires one.
   void keep_operand(const CallTensor& tensor, const Sizes& sizes, std::optional<Needed> when) {
     if (!when) return;
     const double casted = product_bytes(tensor) * as_double(product_of(sizes));
@@ -142,7 +143,7 @@ class Row {
     (operand.weight.empty() ? at().input_flops : at().weight_flops).constant += operations;
   }
 
-  // Adds bytes that exist at the end of the layer's backward.
+  // Adds bytes at the end of the layer's backward.
   void at_end(const std::string& name, double bytes) {
     at().bytes.push_back({.field = &LayerCost::at_end,
                           .needed = Needed::kTrains,
@@ -159,7 +160,7 @@ class Row {
     const Needed all = Needed::kTrains;
     for (Operator& of : row_.operators) {
       if (of.weights.empty()) continue;
-      // The autograd node keeps all its tensors until W.
+      // The autograd node frees saved tensors only after W, the weight gradient.
       std::vector<OperatorBytes> later;
       for (const OperatorBytes& bytes : of.bytes) {
         if (bytes.field != &LayerCost::after_forward) continue;

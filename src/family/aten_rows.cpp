@@ -1,4 +1,4 @@
-// The tensors that LibTorch's CPU operators keep for their backward, as measured by
+// The tensors that LibTorch's CPU operators save for their backward, as measured by
 // tests/family/measure_aten.py.
 #include <array>
 #include <iterator>
@@ -16,8 +16,6 @@ void all_operands(Row& row) {
 
 namespace {
 
-// Simple rules.
-
 void nothing(Row&) {}
 void operand(Row& row) {
   if (row.first()) row.keep(*row.first());
@@ -30,8 +28,6 @@ void operand_and_result(Row& row) {
 void second_result(Row& row) {
   if (row.call().results.size() > 1) row.keep(row.result(1));
 }
-
-// Norms.
 
 void layer_norm(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
@@ -83,8 +79,6 @@ void instance_norm(Row& row) {
   const double groups = as_double(x->sizes.size() > 1 ? x->sizes[0] * x->sizes[1] : 1);
   row.keep_own("statistics", 3 * kFloat * groups);
 }
-
-// Elementwise.
 
 void mul(Row& row) {
   const CallTensor *a = row.tensor("self"), *b = row.tensor("other");
@@ -138,7 +132,7 @@ void log_sigmoid(Row& row) {
 
 void instead(Row& row) { row.keep(*row.tensor("condition")); }  // where
 void masked(Row& row) { row.keep(*row.tensor("mask")); }        // masked_fill
-void of_max(Row& row) {                                         // max, min
+void of_max(Row& row) {                                         // for max and min
   if (row.call().results.size() > 1) {
     row.keep(row.result(1));
   } else if (row.tensor("other")) {
@@ -147,8 +141,6 @@ void of_max(Row& row) {                                         // max, min
     operand_and_result(row);
   }
 }
-
-// Indexing.
 
 void indexed(Row& row) {
   for (const auto& [argument, tensors] : row.call().tensors)
@@ -185,8 +177,6 @@ void pad(Row& row) {
   if (!mode.empty() && mode != "constant") row.keep(*row.first());
 }
 
-// Losses.
-
 void cross_entropy(Row& row) {
   const CallTensor *logits = row.tensor("self"), *target = row.tensor("target");
   const bool floats = row.is_casted(*logits) || logits->dtype == "float32" ||
@@ -204,8 +194,6 @@ void nll(Row& row) {
 }
 void l1(Row& row) { row.keep_own("signs", row.first()->bytes()); }
 void kl(Row& row) { row.keep(*row.tensor("target")); }
-
-// Pools.
 
 void max_pool(Row& row) {
   row.keep(*row.first());
@@ -483,7 +471,7 @@ constexpr Rule kRules[] = {
 
 const Rule* rule_of(std::string_view target) {
   std::string_view name = operator_name(target);
-  if (!target.starts_with("aten.")) {  // a custom function, by its whole name
+  if (!target.starts_with("aten.")) {  // a custom operator, by its whole name
     name = target.substr(0, target.rfind('.'));
     if (name.find('.') == std::string_view::npos) return nullptr;
   }

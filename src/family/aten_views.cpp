@@ -1,4 +1,4 @@
-// Views and memory layouts of results under LibTorch's CPU rules.
+// Determines views, and the strides of results, by LibTorch's CPU rules.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -35,7 +35,7 @@ std::optional<Sizes> strides_as(const CallTensor& from, const Sizes& to) {
   if (from.numel() == 0) return contiguous_strides(to);
   const Sizes strides = strides_of(from);
   Sizes result(to.size());
-  std::size_t next = to.size();  // dimensions from here on are done
+  std::size_t next = to.size();  // strides from `next` on are known
   std::int64_t base = strides.empty() ? 1 : strides.back();
   std::int64_t elements = 1, placed = 1;
   for (std::size_t i = from.sizes.size(); i-- > 0;) {
@@ -65,14 +65,13 @@ std::size_t axis_of(std::int64_t dimension, std::size_t count) {
       std::clamp<std::int64_t>(axis, 0, std::max<std::int64_t>(0, std::int64_t(count) - 1)));
 }
 
-// Returns the step of a slice of more than one element.
 std::int64_t steps(const OperatorCall& call) {
   return std::clamp<std::int64_t>(call.integer("step", 1), 1, std::int64_t{1} << 12);
 }
 
 enum class Way {
-  kSizes,  // from the result's sizes: view, reshape
-  kSame,   // alias, detach
+  kSizes,  // by the result's sizes: view, reshape
+  kSame,   // unchanged: alias, detach
   kTranspose,
   kPermute,
   kMove,
@@ -82,7 +81,7 @@ enum class Way {
   kSlice,
   kExpand,
   kUnfold,
-  kGiven,  // the strides are an argument
+  kGiven,  // strides are an argument
   kDiagonal,
   kBroadcast,
 };
@@ -140,7 +139,7 @@ const View* view_of(std::string_view name) {
   return found == kViews.end() ? nullptr : found;
 }
 
-// Whether a cast or copy returns its argument.
+// Whether a cast or copy returns its argument unchanged.
 bool returns_argument(const OperatorCall& call, std::string_view name, const CallTensor& self) {
   const bool same_type = call.results.front().dtype == self.dtype;
   if (name == "to" || name == "type_as") return same_type && !call.flag("copy", false);
@@ -238,7 +237,7 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
       strides.assign(result.sizes.size(), 0);
       for (std::size_t i = 0; i < count; ++i)
         if (self.sizes[i] == result.sizes[i + added]) strides[i + added] = from[i];
-      // A new dimension of size 1 may have any stride.
+      // The stride of a new dimension of size 1 does not matter.
       for (std::size_t i = added; i-- > 0;)
         if (result.sizes[i] == 1 && i + 1 < strides.size())
           strides[i] = saturating_multiply(strides[i + 1], result.sizes[i + 1]);
@@ -268,8 +267,8 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
   return std::nullopt;
 }
 
-// Elementwise results have the layout of their operands. The first operand that orders two
-// dimensions decides, ignoring broadcast ones.
+// Elementwise results have the layout of their operands. Two dimensions are ordered by the first
+// operand that is not broadcast there.
 Sizes strides_by_elements(const OperatorCall& call, const CallTensor& result) {
   struct Operand {
     Sizes strides;
@@ -298,7 +297,7 @@ Sizes strides_by_elements(const OperatorCall& call, const CallTensor& result) {
     }
     return 0;
   };
-  std::vector<std::size_t> order(count);  // fastest dimension first
+  std::vector<std::size_t> order(count);  // smallest stride first
   for (std::size_t i = 0; i < count; ++i) order[i] = count - 1 - i;
   for (std::size_t i = 1; i < count; ++i) {
     std::size_t at = i;
@@ -338,7 +337,7 @@ const CallTensor* first_tensor(const OperatorCall& call) {
   return nullptr;
 }
 
-// Under CPU autocast, products return its type, and some operators float32.
+// Under CPU autocast, matrix products return the autocast dtype, and some operators float32.
 std::string type_of(const OperatorCall& call, const CallTensor& result, std::string_view name,
                     const Precision& precision) {
   if (!precision.casts() || !result.is_floating()) return result.dtype;

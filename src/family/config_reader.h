@@ -23,7 +23,7 @@ class ConfigReader {
   bool is_null(const std::string& key) const;  // present, with the value null
   bool is_object(const std::string& key) const;
   std::vector<std::string> keys() const;  // present keys, sorted
-  // Reads a size that has several names. Throws if two names differ, or if one is null, as in
+  // Reads a size that has several names. Throws if their values differ, or if one is null, as in
   // transformers.
   std::int64_t size_of(const std::vector<std::string>& names, std::int64_t absent,
                        std::int64_t max = kMaxDimension) const;

@@ -1,4 +1,4 @@
-// Layers of decoders, which pass on "hidden".
+// Layers of decoder models, which pass on "hidden".
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ LayerInfo embedding_layer(std::string name, std::int64_t rows, std::int64_t widt
                           std::int64_t num_positions = 0);
 LayerInfo norm_layer(std::string name, NormKind kind, std::int64_t width,
                      const Precision& precision);
-// The head is tied to the parameter `embedding` unless that is "". Its cost includes the loss. If
-// the loss uses vocabulary blocks, the layer reads labels and writes the loss instead of logits.
+// The head's cost includes the loss. Unless `embedding` is "", the head is tied to that parameter.
+// If the loss uses vocabulary blocks, the layer reads labels and writes the loss instead of logits.
 LayerInfo head_layer(std::string name, std::int64_t vocab_size, std::int64_t width,
                      const std::string& embedding, const Precision& precision, bool capped = false);
 

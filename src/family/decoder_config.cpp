@@ -9,7 +9,7 @@
 namespace sluice::detail {
 namespace {
 
-// As transformers' padding_idx, negative values count from the end.
+// As in transformers, a negative padding_idx counts from the end.
 std::int64_t read_padding_row(const ConfigReader& config, std::int64_t vocab_size,
                               std::optional<std::int64_t> absent) {
   const char* const key = "pad_token_id";

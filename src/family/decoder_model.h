@@ -1,4 +1,3 @@
-// Builds the layers of a decoder.
 #pragma once
 
 #include "family/decoder_config.h"
@@ -7,11 +6,11 @@
 
 namespace sluice::detail {
 
-// Whether fused operators support this half of the model's blocks.
+// Whether our fused operators support the attention (below: the feed-forward) of the model.
 bool fuses_attention(const DecoderConfig& config);
 bool fuses_feed_forward(const DecoderConfig& config);
 
-// `experts` may be null.
+// `experts` is null without a mixture of experts.
 ModelSpec decoder_model(const DecoderConfig& config, const Precision& precision,
                         const BlockExperts* experts = nullptr);
 

@@ -1,4 +1,3 @@
-// The table of supported model families.
 #pragma once
 
 #include <string>
@@ -11,20 +10,19 @@
 namespace sluice::detail {
 
 struct Family {
-  std::string name;  // model_type of config.json; kind/hf_names.h has its names in files
+  std::string name;  // model_type of config.json
   ModelSpec (*read)(const ConfigReader& config, const Precision& precision);
-  DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;  // null without DecoderConfig
+  DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;  // null without a DecoderConfig
   bool conv1d = false;  // block matrices are stored as [in, out]
 };
 
 const std::vector<Family>& families();
-// Returns nullptr if unknown.
 const Family* find_family(const std::string& name);
 
 // Throws Error(kInput) if the text is no JSON object.
 Json parse_config(const std::string& text, const std::string& file_name);
 
-// Returns the language model's configuration (nested.h).
+// Returns the configuration of the language model inside (nested.h).
 Json language_config(const Json& document);
 
 template <typename Config>

@@ -38,14 +38,14 @@ DecoderConfig read_gemma(const ConfigReader& config, std::int64_t vocab_size,
   return out;
 }
 
-// All but every `period`-th layer have a window.
+// All blocks except every `period`-th have a sliding window.
 void set_alternating_windows(DecoderConfig& out, const ConfigReader& config, std::int64_t period) {
   std::vector<bool> has_window;
   for (std::int64_t i = 0; i < out.num_layers; ++i) has_window.push_back((i + 1) % period != 0);
   set_windows(out, config, read_window(config, 4096), has_window);
 }
 
-// Settings are by layer type. transformers 4 wrote rope_theta, rope_scaling and
+// Reads rotary settings by layer type. transformers 4 wrote rope_theta, rope_scaling and
 // rope_local_base_freq.
 std::vector<RopeConfig> read_ropes(const ConfigReader& config,
                                    std::int64_t max_position_embeddings) {
@@ -79,7 +79,7 @@ std::vector<RopeConfig> read_ropes(const ConfigReader& config,
 
 DecoderConfig read_gemma2_config(const ConfigReader& config) {
   DecoderConfig out = read_gemma(config, 256000, 8192);
-  out.fully_masked_gets_mean = true;  // transformers uses plain operators, with or without caps
+  out.fully_masked_gets_mean = true;  // as in transformers, with or without caps
   out.attention_cap = read_cap(config, "attn_logit_softcapping", 50.0);
   out.logit_cap = read_cap(config, "final_logit_softcapping", 30.0);
   set_alternating_windows(out, config, 2);
@@ -89,7 +89,7 @@ DecoderConfig read_gemma2_config(const ConfigReader& config) {
 
 DecoderConfig read_gemma3_config(const ConfigReader& config) {
   DecoderConfig out = read_gemma(config, 262208, 131072);
-  // transformers ignores attn_logit_softcapping here.
+  // transformers ignores attn_logit_softcapping in Gemma 3.
   out.logit_cap = read_cap(config, "final_logit_softcapping", std::nullopt);
   out.head_norms = HeadNorms::kEach;
   set_alternating_windows(out, config, config.size("sliding_window_pattern", 6));

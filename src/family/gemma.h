@@ -1,5 +1,5 @@
-// Gemma 2 and the text model of Gemma 3: scaled embeddings, norms around both block halves, windows
-// on most layers. Gemma 2 caps scores, Gemma 3 norms queries and keys.
+// Gemma 2 and the text model of Gemma 3: scaled embeddings, norms before and after both block
+// halves, sliding windows on most layers. Gemma 2 caps scores, Gemma 3 norms queries and keys.
 #pragma once
 
 #include "family/decoder_config.h"

@@ -20,7 +20,7 @@ OperatorList block_operators(const GptNeoxConfig& c, const Precision& precision)
   operators.matrix("attention.dense", d, d, c.attention_bias);
   operators.matrix("mlp.dense_h_to_4h", f, d, /*bias=*/true);
   operators.matrix("mlp.dense_4h_to_h", d, f, /*bias=*/true);
-  // Rows of q, k and v alternate from head to head.
+  // Output rows are ordered by head: q, k, v of the first head, then of the next.
   operators.divide_outputs("attention.query_key_value", c.num_attention_heads);
   operators.divide_inputs("attention.dense", c.num_attention_heads);
   operators.divide_outputs("mlp.dense_h_to_4h");
@@ -73,7 +73,7 @@ GptNeoxConfig read_gpt_neox_config(const ConfigReader& config) {
         formatted("{} does not divide hidden_size = {}", out.num_attention_heads, out.hidden_size),
         "write a divisor: all heads have equally many channels");
   }
-  // transformers would rotate only head_dim channels.
+  // transformers uses a different head_dim only for the rotation.
   if (config.size("head_dim", out.head_dim()) != out.head_dim())
     config.fail("head_dim", "it is not hidden_size / num_attention_heads", "leave it out");
   out.max_position_embeddings = config.size("max_position_embeddings", 2048);

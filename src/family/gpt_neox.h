@@ -1,5 +1,5 @@
 // GPT-NeoX and Pythia: parallel attention and feed-forward, layer norms with bias, one matrix with
-// alternating queries, keys and values, partial rotation.
+// q, k, v by head, partial rotation.
 #pragma once
 
 #include "family/decoder_config.h"
@@ -16,7 +16,7 @@ struct GptNeoxConfig {
   double initializer_range = 0.02;
   Activation activation = Activation::kGelu;
   bool attention_bias = true;
-  bool parallel_residual = true;  // the feed-forward reads the block's input
+  bool parallel_residual = true;  // feed-forward reads the block's input
   bool tie_word_embeddings = false;
   double attention_dropout = 0.0, hidden_dropout = 0.0;
 

@@ -9,7 +9,7 @@ namespace {
 
 using enum KeyUse;
 
-// All but gpt2 and gpt_neox.
+// All families but gpt2 and gpt_neox.
 constexpr const char* kDecoders =
     "llama mistral qwen2 qwen3 gemma2 gemma3_text olmo2 granite smollm3 mixtral qwen3_moe olmoe "
     "phi3 starcoder2";
@@ -36,7 +36,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"quantization_config", kRead},
     {"text_config", kRead},
 
-    // These would change the computation.
+    // Keys that would change the computation.
     {"is_causal", kRefused, "", "[true]"},
     {"per_layer_config", kRefused, "", "[null, {}]"},
     {"attribute_map", kRefused, "", "[null, {}]"},
@@ -50,7 +50,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"_rope_type_labels", kRefused, "", "[null, []]"},
     {"default_rope_type", kRefused, "", "[\"default\"]"},
 
-    // Metadata, results and performance.
+    // Keys for metadata, results and performance.
     {"transformers_version", kHarmless},
     {"architectures", kHarmless},
     {"auto_map", kHarmless},

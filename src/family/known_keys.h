@@ -11,7 +11,7 @@
 namespace sluice::detail {
 
 enum class KeyUse {
-  kRead,      // used or rejected by the family's reader
+  kRead,      // read or rejected by the family's reader
   kHarmless,  // affects no loss or gradient
   kRefused,   // only neutral values are accepted
 };
@@ -26,11 +26,10 @@ struct KnownKey {
 std::span<const KnownKey> config_keys();
 std::span<const KnownKey> adapter_keys();
 
-// Returns nullptr if unknown.
 const KnownKey* find_known_key(std::span<const KnownKey> keys, const std::string& name,
                                const std::string& family = {});
 
-// Throws Error(kInput) for a kRefused key with another value.
+// Throws Error(kInput) for a kRefused key with a value that is not neutral.
 void require_neutral_keys(const ConfigReader& config, std::span<const KnownKey> keys,
                           const std::string& family = {});
 

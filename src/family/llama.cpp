@@ -7,7 +7,7 @@
 namespace sluice::detail {
 namespace {
 
-// Layers with 1 in no_rope_layers are rotated; by default all but every n-th.
+// Layers with 1 in no_rope_layers are rotated. By default, all but every n-th are.
 std::vector<bool> read_rotated_layers(const ConfigReader& config, std::int64_t num_layers) {
   const char* const key = "no_rope_layers";
   std::vector<bool> turned;
@@ -41,7 +41,7 @@ DecoderConfig read_mistral_config(const ConfigReader& config) {
   DecoderConfig out = read_decoder_config(config, {.sizes = {32000, 4096, 14336, 32, 32},
                                                    .num_key_value_heads = 8,
                                                    .max_position_embeddings = 4096 * 32});
-  // transformers would ignore the key.
+  // transformers would ignore layer_types here.
   if (config.has("layer_types"))
     config.fail("layer_types", "this family has no layers of several types",
                 "leave it out: sliding_window applies to all layers");

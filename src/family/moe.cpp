@@ -113,7 +113,7 @@ MoeConfig read_olmoe_config(const ConfigReader& config) {
 
 ModelSpec moe_model(const MoeConfig& config, const Precision& precision) {
   const DecoderConfig& decoder = config.decoder;
-  // Limits memory, because every weight has a description.
+  // Limits memory, because every expert's weight has a description.
   const double per_block = 3.0 * static_cast<double>(config.experts.num_experts);
   constexpr double kMaxNames = 1e6;
   if (per_block * config.num_sparse() > kMaxNames) {

@@ -16,16 +16,16 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::size_t kMaxNamesBytes = 100'000'000;  // of a header or an index
+constexpr std::size_t kMaxNamesBytes = 100'000'000;  // limit for a header or an index
 constexpr const char* kTies = "tie_word_embeddings";
 
 struct Whole {
   const char* name;       // model_type of config.json
   const char* text_type;  // default model_type of text_config
-  const char* inside;     // replaces the base model's prefix
-  // Whether the head is tied by default.
+  const char* inside;     // replaces the base model's prefix in names
+  // Whether the head is tied by default; kAsText: like text_config.
   enum { kNever, kAlways, kAsText } ties;
-  // The default text_config. Null: the outer object has the fields.
+  // Default text_config. Null: the outer object has the fields.
   const char* usual_text = "{}";
 };
 
@@ -49,13 +49,13 @@ constexpr std::array kWholes = {
     Whole{"smolvlm", "llama", "model.text_model.", Whole::kNever, kIdeficsText},
 };
 
-// A text_config that another family's reader accepts. A token's three positions are equal in pure
-// text.
+// A text_config that another family's reader accepts. Its three positions per token are equal for
+// pure text.
 struct Alias {
   const char* text_type;
   const char* family;
-  const char* defaults;  // defaults that differ from the family's, as JSON
-  double rope_theta;     // default of its class
+  const char* defaults;  // JSON defaults that differ from the family's
+  double rope_theta;     // default of rope_theta
   bool reads_head_dim;   // false: always hidden_size / num_attention_heads
 };
 constexpr const char* kQwen2VlDefaults =
@@ -116,9 +116,8 @@ bool ties_by_default(const Json& text) {
   return family->decoder(ConfigReader(nothing, "text_config")).tie_word_embeddings;
 }
 
-// Follows transformers 5.23. With kAsText either setting ties the head. The text is read first,
-// because an outer false must not undo it. Other models ignore the text and use the outer setting
-// or, without one, their default. `text` has the model_type of its family.
+// As in transformers 5.23. With kAsText, either object may tie the head. Otherwise only the outer
+// object counts, with `whole.ties` as its default. `text` has the model_type of its family.
 bool is_head_tied(const Json& document, const Json& text, const Whole& whole) {
   if (whole.ties == Whole::kAsText &&
       (says(text, kTies) ? text.at(kTies) == true : ties_by_default(text)))
@@ -136,7 +135,7 @@ Json text_of(const Json& document, const Whole* whole) {
 }
 
 struct Naming {
-  std::string base, head;  // replaces the base model's prefix; precedes other names
+  std::string base, head;  // base replaces the base model's prefix, head precedes other names
 
   std::string operator()(const std::string& name, const std::string& base_prefix) const {
     if (name.empty()) return name;
@@ -144,7 +143,7 @@ struct Naming {
   }
 };
 
-// Known naming schemes, starting with `inside`.
+// Known naming schemes, with `inside` first.
 std::vector<Naming> namings(const std::string& inside, const std::string& base_prefix) {
   return {{inside, ""},
           {"language_model." + base_prefix, "language_model."},
@@ -174,7 +173,7 @@ Json language_config(const Json& document) {
     for (const char* key : {"hidden_size", "vocab_size"}) {
       if (says(document, key)) config[key] = document.at(key);
     }
-    // Unknown models are only planned. Either setting ties the head.
+    // Models of unknown type are only planned. Either object may tie their head.
     if (!config.contains(kTies) && document.contains(kTies)) config[kTies] = document.at(kTies);
     if (document.at(kTies) == true) config[kTies] = true;
     return config;
@@ -237,7 +236,7 @@ void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::
   const Whole* whole = find_whole(document);
   const std::string prefix(find_hf_names(model.family)->base_prefix);
   const std::vector<Naming> known = namings(whole ? whole->inside : kLanguageModel, prefix);
-  // A name in the first block is unambiguous, unlike that of a tied table.
+  // A name in the first block identifies the scheme. The name of a tied table may not.
   const std::string sample =
       model.layers.at(static_cast<std::size_t>(model.block_range().first)).parameters.at(0).name;
   const auto found = std::find_if(known.begin(), known.end(), [&](const Naming& naming) {

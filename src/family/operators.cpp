@@ -11,14 +11,14 @@ namespace {
 constexpr double kInt64 = 8, kFloat = 4;
 
 double as_double(std::int64_t count) { return static_cast<double>(count); }
-// Bytes of values that are always float32: norms, loss, log-sums, fused operators.
+// Bytes of float32 values: norms, loss, log-sums, fused operators.
 double wide(std::int64_t count) { return kFloat * as_double(count); }
 
 ShapePolynomial per_token(double count) { return {.per_token = count}; }
 ShapePolynomial per_pair(double count) { return {.per_pair = count}; }
 ShapePolynomial once(double count) { return {.constant = count}; }
 
-// Bytes that each tensor-parallel rank holds whole, or that are divided by columns or by rows.
+// Bytes that each tensor-parallel rank stores whole, or that are divided by columns or by rows.
 struct SharedBytes {
   SharedBytes() = default;
   SharedBytes(const ShapePolynomial& all) : whole(all) {}  // NOLINT(google-explicit-constructor)
@@ -55,7 +55,8 @@ void need(Operator& of, Field field, Needed when, std::string name, const Shared
                       .rows = bytes.rows});
 }
 
-// Results of norms and sums have the parameters' dtype. Other values have the products' dtype.
+// Results of norms and sums have the parameters' dtype. Other values have the matrix products'
+// dtype.
 bool is_stored(const std::string& value) {
   return value == "x" || value == "h" || value.starts_with("normed ");
 }
@@ -64,7 +65,7 @@ std::string parameter_of(const std::string& module, const std::string& name) {
   return module.empty() ? name : module + "." + name;
 }
 
-// All temporary memory has one name, so that only the largest counts.
+// Entries of one name are not summed: the largest counts.
 constexpr const char* kMoment = "moment";
 
 }  // namespace
@@ -105,7 +106,7 @@ void OperatorList::vector(const std::string& name, std::int64_t size, bool bias)
   if (bias) parameters_.push_back({parameter_of(name, "bias"), {size}, {}});
 }
 
-// A weight's gradient before accumulation, unless accumulated in place.
+// Bytes of a weight's gradient before accumulation. Fused operators accumulate in place.
 double OperatorList::weight_gradient(double count) const {
   if (fuses()) return 0.0;
   return (precision_.casts() ? product_ + stored_ : stored_) * count;
@@ -131,8 +132,8 @@ Operator& OperatorList::add(std::vector<std::string> reads, std::string writes,
       .reads = std::move(reads), .writes = std::move(writes), .weights = std::move(weights)});
 }
 
-// The input is kept once for all readers, unless each casts it. The result's gradient is kept from
-// the input's backward (I) to the weight's (W).
+// The input is saved once for all readers, unless each casts it. The result's gradient is kept from
+// the input gradient to the weight gradient.
 Operator& OperatorList::linear(const std::string& name, const std::string& from,
                                const std::string& to, std::int64_t in, std::int64_t out) {
   Operator& of = add({from}, to, weights_of({name}));
@@ -157,12 +158,12 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   const double narrow = of_products ? product(width) : stored(width);
   const std::string floats = narrow == wide(width) ? from : from + " in float32";
   const std::string normalized = to + " before its weight";
-  // Heads are divided by columns, other values by rows.
+  // Norms of heads are divided by columns, others by rows.
   const auto part = [&](double count) {
     return of_products ? columns(per_token(count)) : rows(per_token(count));
   };
   need(of, kKeptForWeights, Needed::kTrains, "d " + to, part(narrow));
-  if (fuses()) {  // weight gradients are computed with the input's
+  if (fuses()) {  // weight gradients come with input gradients
     const std::int64_t sums = (kind == NormKind::kLayer ? 2 : 1) * width / groups;
     need(of, kKept, Needed::kBackward, from, part(narrow));
     need(of, kKept, Needed::kBackward, to + " statistics", part(wide(ops::kNormFloats * groups)));
@@ -172,7 +173,7 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   of.plain = Operator::Plain::kNorm;
   need(of, kKeptForWeights, Needed::kTrains, kind == NormKind::kLayer ? from : normalized,
        part(narrow));
-  if (kind == NormKind::kLayer) {  // recomputes the normalized x
+  if (kind == NormKind::kLayer) {  // the backward recomputes the normalized x
     const double statistics = of_products ? wide(2 * groups) : stored(2 * groups);
     need(of, kKept, Needed::kBackward, from, part(narrow));
     for (const Field field : {kKept, kKeptForWeights})
@@ -183,7 +184,7 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   need(of, kKept, Needed::kFlows, floats, part(wide(width)));
   need(of, kKept, Needed::kFlows, to + " statistics", part(wide(groups)));
   need(of, kKept, Needed::kWeight, normalized, part(kind == NormKind::kRms ? narrow : wide(width)));
-  if (kind == NormKind::kRmsPlusOne)  // for 1 + weight
+  if (kind == NormKind::kRmsPlusOne)  // saves 1 + weight
     need(of, kKept, Needed::kFlows, to + " weight", once(wide(width / groups)));
 }
 
@@ -201,8 +202,8 @@ void OperatorList::embedding(std::int64_t num_rows, std::int64_t width, double d
   if (dropout > 0) need(of, kKept, Needed::kTrains, "mask", rows(per_token(stored(width))));
   need(of, kKeptForWeights, Needed::kTrains, "ids", per_token(kInt64));
   need(of, kKeptForWeights, Needed::kTrains, "d y", per_token(stored(width)));
-  // Unless accumulated in place, the table's gradient and its float32 copy are as large as the
-  // table.
+  // The table's gradient and its float32 copy are as large as the table. Fused operators accumulate
+  // in place.
   const double bytes = stored_ + (stored_ == kFloat ? 0.0 : kFloat);
   if (!fuses())
     need(of, kAtEnd, Needed::kTrains, "d table",
@@ -210,12 +211,12 @@ void OperatorList::embedding(std::int64_t num_rows, std::int64_t width, double d
   if (num_positions > 0)
     need(of, kAtEnd, Needed::kTrains, "d positions",
          once(bytes * as_double(num_positions * width)));
-  // Copies of the rows: looked up, scaled or with positions added, dropout's mask and result.
+  // Copies of rows: looked up, scaled or with positions added, dropout's mask and result.
   const int copies = 1 + (scaled || num_positions > 0) + (dropout > 0 ? 2 : 0);
   need(of, kInForward, Needed::kAlways, kMoment, per_token(stored(copies * width)));
 }
 
-// The fused kernel keeps q, k, v, the result and one log-sum per head. Other kernels keep values
+// The fused kernel saves q, k, v, the result and one log-sum per head. Other kernels save values
 // per pair of tokens.
 void OperatorList::scaled_dot_products(const AttentionSizes& a) {
   const std::int64_t h = a.heads, q = a.query_width, k = a.key_width;
@@ -238,8 +239,8 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
     need(of, kKept, Needed::kSecondFlows, casted, columns(per_pair(product(h))));
     if (drops) need(of, kKept, Needed::kBackward, "dropped", columns(per_pair(product(2 * h))));
     need(of, kInForward, Needed::kAlways, kMoment, columns(per_pair(product(h) + wide(h))));
-    // The backward needs two more values per pair when the feed-forward's values are already free.
-    // Those are about as large in usual sequences, so a quarter is counted.
+    // The backward needs two more values per pair, but only once the feed-forward's values are
+    // free. They are about as large for usual sequences, so a quarter is counted.
     need(of, kOnEntry, Needed::kBackward, kMoment, columns(per_pair(product(h) / 2)));
   } else {
     need(of, kKept, Needed::kBackward, "turned q", columns(per_token(product(q))));
@@ -252,7 +253,7 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
       need(of, kKept, Needed::kBackward, "log-sums", columns(per_token(wide(h))));
     }
   }
-  // v may be a view of the joint projection.
+  // If v is a view of the joint projection, the whole projection is saved.
   if (a.projections.size() == 1 && turned && !a.copies_values)
     need(of, kKept, Needed::kBackward, "q k v", columns(per_token(product(q + k))));
   const int queries = 4 + a.norms_heads - !turned;
@@ -283,7 +284,7 @@ void OperatorList::plain_attention(const AttentionSizes& a) {
     const std::string to = head_norm.empty() ? part : "normed " + part;
     if (!head_norm.empty()) norm(a.norm, head_norm, width, heads, part, to, true);
     Operator& of = add({to}, "turned " + part);
-    // Casted sines and cosines count per row.
+    // Cast sines and cosines count per row.
     if (turned && !a.wide_rotary)
       need(of, kKept, Needed::kFlows, "angles", per_token(casted_table(2 * a.rotary_dim)));
   };
@@ -302,7 +303,7 @@ void OperatorList::plain_attention(const AttentionSizes& a) {
 void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
   using enum Needed;
   const double d = wide(half.hidden);
-  // Values that a norm keeps for its weights cover all rows.
+  // Values that a norm saves for its weight gradient cover all rows.
   double until_input = 0, until_weight = 0, after_input = 0, sums = 0;
   const std::string& x = of.reads.front();
   need(of, kKept, kBackward, x, rows(per_token(d)));
@@ -320,7 +321,7 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
     after_input += d;
     sums += d;
   }
-  // Fused halves of equal width reuse the memory.
+  // Fused halves of equal width reuse each other's memory.
   const auto running = [&](std::int64_t width, const SharedBytes& bytes) {
     need(of, &LayerCost::pooled_in_backward, kBackward, "floats " + std::to_string(width), bytes);
   };
@@ -333,7 +334,7 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
   need(of, &LayerCost::pooled_until_input, kTrains, half.name, for_input);
   need(of, &LayerCost::pooled_until_weight, kTrains, half.name, for_weight);
   need(of, &LayerCost::pooled_after_input, kTrains, half.name, later);
-  // Without trained weights, everything is freed after the input's gradient.
+  // If weights are frozen, everything is freed after the input gradient.
   need(of, &LayerCost::pooled_until_input, kFrozen, half.name, for_input + for_weight);
   need(of, &LayerCost::pooled_in_backward, kFrozen, half.name, later);
   need(of, &LayerCost::pooled_in_forward, kForwardOnly, half.name, for_input + for_weight);
@@ -385,7 +386,7 @@ void OperatorList::plain_feed_forward(const FeedForwardSizes& s) {
     linear(s.projections[0], x, "gate", d, f);
     if (s.gated) linear(s.projections[1], x, "up", d, f);
   }
-  // ReLU's gradient needs only its result.
+  // ReLU's gradient needs only its result, others need the input.
   Operator& activation = add({"gate"}, "activated");
   const bool keeps_result = s.activation == Activation::kRelu;
   need(activation, kKept, Needed::kFlows, keeps_result ? "activated" : "gate",
@@ -400,13 +401,13 @@ void OperatorList::plain_feed_forward(const FeedForwardSizes& s) {
   Operator& last = linear(s.last, s.gated ? "inner" : "activated", "fed", f, d);
   need(last, kInForward, Needed::kAlways, kMoment,
        per_token(stored((s.gated ? 4 : 3) * d)) + columns(per_token(product(moment))));
-  // Gradients of the product, gate and up. The product's own values are already freed.
+  // Gradients of the product, gate and up. The product's saved values are already freed.
   need(last, kOnEntry, Needed::kNoWeight, kMoment,
        columns(per_token(product((s.gated ? 3 : 2) * f))));
   need(last, kOnEntry, Needed::kWeight, kMoment,
        columns({.constant = weight_gradient(as_double(f) * as_double(d)),
                 .per_token = product(2 * f)}));
-  if (s.reads == "x" && s.residual_dropout == 0)  // both halves share one gradient
+  if (s.reads == "x" && s.residual_dropout == 0)  // attention and feed-forward share one gradient
     for (OperatorBytes& bytes : last.bytes)
       if (bytes.name == "d fed") bytes.name = "d attention";
   std::string result = "fed";
@@ -429,9 +430,8 @@ void OperatorList::fused_feed_forward(const FeedForwardSizes& s) {
                   .norm_before = !s.norm_before.empty(),
                   .norm_behind = !s.norm_behind.empty(),
                   .until_weight = wide(matrices * s.inner)});
-  // Memory that fused operators freed is reused only by fused operators. So a plain attention's
-  // backward needs new memory for gradients of q, k, v and the result, and with dropout one per
-  // pair.
+  // Only fused operators reuse memory that fused operators freed. So plain attention's backward
+  // needs new memory for gradients of q, k, v and the result, and with dropout one value per pair.
   need(of, kOnEntry, Needed::kBackward, kMoment, columns(entry_of_plain_attention_));
 }
 
@@ -439,7 +439,7 @@ void OperatorList::feed_forward(const FeedForwardSizes& sizes) {
   sizes.fused&& fuses() ? fused_feed_forward(sizes) : plain_feed_forward(sizes);
 }
 
-// Kept memory does not depend on which experts are chosen. Casted weights of all experts count.
+// Saved bytes do not depend on which experts are chosen. Cast weights of all experts count.
 void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
                            const std::string& norm_behind, NormKind norm_kind) {
   const std::int64_t d = s.hidden, f = s.inner, e = s.experts, k = s.top_k;
@@ -471,7 +471,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   need(of, kOnEntry, Needed::kBackward, kMoment, per_token(product(2 * k * d)));
   need(of, kOnEntry, Needed::kWeight, kMoment, once(weight_gradient(as_double(f) * as_double(d))));
   Operator& weighs = add({"results", "shares"}, "fed");
-  // The inverse of "places", and the chosen experts' weights, float32 in some families.
+  // The inverse of "places", and the chosen experts' router weights, float32 in some families.
   need(weighs, kKept, Needed::kFirstFlows, "shares",
        per_token(kInt64 * as_double(k) + (s.wide_weights ? wide(k) : product(k))));
   need(weighs, kKept, Needed::kSecondFlows, "results", per_token(product(k * d)));
@@ -512,7 +512,7 @@ void OperatorList::head(std::int64_t vocab_size, std::int64_t width, bool capped
        fuses() ? SharedBytes(per_token(wide(width))) : of_logits(wide(2 * vocab_size)));
 }
 
-// The forward computes the input's gradient block by block. The weight's gradient recomputes the
+// The forward computes the input gradient block by block. The weight gradient recomputes the
 // logits.
 void OperatorList::head_by_blocks(std::int64_t vocab_size, std::int64_t width) {
   Operator& of = add({"x"}, "loss", {"weight"});
@@ -541,7 +541,7 @@ void OperatorList::give(LayerInfo& layer) const {
   layer.cost = cost_;
 }
 
-// h = A dropout(x), then y + scale * B h. A keeps x, once for all readers unless each applies
+// h = A dropout(x), then y + scale * B h. A saves x, once for all readers unless each applies
 // dropout or casts.
 LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<LowRankPair>& pairs,
                              bool drops, const Precision& precision) {
@@ -560,7 +560,7 @@ LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<
                   .writes = own.writes,
                   .weights = {parameter_of(pair.name, "lora_A.weight"),
                               parameter_of(pair.name, "lora_B.weight")}};
-      // A keeps its input, which would be free otherwise.
+      // A saves its input, which would otherwise be free.
       for (OperatorBytes& bytes : result.all.back().bytes)
         if (bytes.field == kOnEntry && bytes.needed == Needed::kNoWeight)
           bytes.bytes.per_token -= product * as_double(pair.in);

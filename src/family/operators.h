@@ -1,5 +1,6 @@
-// Costs of operators of native families: operations, kept bytes and temporary memory, of LibTorch's
-// CPU operators and our fused ones (src/ops). Sizes are of a rank's slice.
+// Costs of operators of built-in families: operations, bytes saved for the backward and temporary
+// memory, of LibTorch's CPU operators and our fused ones (src/ops). Sizes are per tensor-parallel
+// rank.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +18,10 @@ namespace sluice::detail {
 enum class Activation { kSilu, kGelu, kGeluTanh, kRelu };
 
 enum class NormKind {
-  kRms,         // normalized x in the type of x, times the weight
-  kWideRms,     // the same in float32
+  kRms,         // normalizes in the dtype of x, multiplies by the weight
+  kWideRms,     // like kRms, in float32
   kRmsPlusOne,  // in float32, times 1 + weight
-  kLayer,       // with a bias
+  kLayer,       // layer norm with bias
 };
 
 struct ExpertSizes {
@@ -31,26 +32,27 @@ struct ExpertSizes {
   bool normalizes = false, wide_weights = false, balances = false;
 };
 
-// The attention half, including norm and residual sum. Strings are parameter names, or "".
+// The attention half of a block, with norm and residual sum. Strings are parameter names, or "".
 struct AttentionSizes {
   std::string norm_before, norm_behind, query_norm, key_norm;
-  std::vector<std::string> projections;  // projections of q, k, v, or one for all
+  std::vector<std::string> projections;  // modules for q, k, v, or one for all
   std::string output;
   NormKind norm = NormKind::kRms;
   std::int64_t hidden = 0, heads = 0, head_dim = 0, query_width = 0, key_width = 0;
   std::int64_t rotary_dim = 0;
   bool wide_rotary = false;    // rotate in float32
   bool norms_heads = false;    // norm each head of q and k separately
-  bool copies_values = false;  // copy q, k, v out of a joint product, not views
-  bool capped = false;         // scores are capped, and stored unless fused
+  bool copies_values = false;  // copies q, k, v out of a joint product instead of viewing it
+  bool capped = false;         // caps scores, and stores them unless fused
   double dropout = 0, residual_dropout = 0;
   bool fused = false;
 };
 
-// The feed-forward half: last(activation(first(x))), or last(activation(gate(x)) * up(x)).
+// The feed-forward half of a block: last(activation(first(x))), or last(activation(gate(x)) *
+// up(x)).
 struct FeedForwardSizes {
   std::string norm_before, norm_behind;
-  std::vector<std::string> projections;  // gate and up, one for both, or the first
+  std::vector<std::string> projections;  // gate and up, one for both, or first
   std::string last;
   std::string reads = "h";  // "x" means the block's input
   NormKind norm = NormKind::kRms;
@@ -73,13 +75,13 @@ class OperatorList {
               bool transposed = false);
   void vector(const std::string& name, std::int64_t size, bool bias = false);
   // Divide a matrix over tensor-parallel ranks. divide_outputs() also divides the bias. With
-  // divide_inputs() products are partial sums and every rank has the bias. `sections` and `units`
+  // divide_inputs(), products are partial sums and every rank has the bias. `sections` and `units`
   // are those of ParameterSplit.
   void divide_outputs(const std::string& name, std::int64_t units = 0,
                       std::vector<std::int64_t> sections = {}, bool transposed = false);
   void divide_inputs(const std::string& name, std::int64_t units = 0, bool transposed = false);
 
-  // Every rank has the whole position table.
+  // Every tensor-parallel rank has the whole position table.
   void embedding(std::int64_t rows, std::int64_t width, double dropout, bool scaled,
                  std::int64_t num_positions);
   void attention(const AttentionSizes& sizes);
@@ -87,7 +89,8 @@ class OperatorList {
   void experts(const ExpertSizes& sizes, const std::string& norm_before,
                const std::string& norm_behind, NormKind norm);
   void last_norm(NormKind norm, std::int64_t width);
-  // With `has_loss`, the loss covers the rank's own logits, otherwise the logits of all ranks.
+  // With `has_loss`, the loss covers the tensor-parallel rank's own logits, otherwise the logits of
+  // all ranks.
   void head(std::int64_t vocab_size, std::int64_t width, bool capped, bool has_loss);
   void head_by_blocks(std::int64_t vocab_size, std::int64_t width);
 
@@ -97,7 +100,8 @@ class OperatorList {
   // Bytes per token of a fused half block.
   struct FusedHalf {
     std::string name;
-    std::int64_t hidden = 0, width = 0;  // width of temporary memory in its backward
+    // Model width, and width of temporary memory in the backward.
+    std::int64_t hidden = 0, width = 0;
     bool norm_before = true, norm_behind = false;
     double until_input = 0, until_weight = 0, after_input = 0;
   };
@@ -139,7 +143,7 @@ struct LowRankPair {
   std::string name;
   std::int64_t rank = 0, in = 0, out = 0;
 };
-// Adds low-rank pairs, which alone are trained. Names are as in the layer.
+// Adds low-rank pairs (LoRA), which alone are trained.
 LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<LowRankPair>& pairs,
                              bool drops, const Precision& precision);
 

@@ -7,7 +7,7 @@ namespace {
 constexpr std::int64_t kMaxPositions = 32768;
 
 constexpr DecoderSizes kSizes = {151936, 4096, 22016, 32, 32};
-constexpr std::int64_t kKeyValueHeads = 32;  // independent of the number of query heads
+constexpr std::int64_t kKeyValueHeads = 32;  // default, independent of query heads
 
 void read_windows(const ConfigReader& config, DecoderConfig& out) {
   const bool slides = config.flag("use_sliding_window", false);

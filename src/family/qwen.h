@@ -1,4 +1,4 @@
-// Qwen2 (biases on q, k and v) and Qwen3 (norms per head of q and k). Later layers may have
+// Qwen2 (biases on q, k and v) and Qwen3 (norms per head of q and k). Later layers may have sliding
 // windows.
 #pragma once
 

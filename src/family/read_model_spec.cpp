@@ -37,7 +37,7 @@ const detail::Family& family_of(const detail::ConfigReader& config) {
   config.fail("model_type", "model family '" + type + "' is not known", suggest_name(type, names));
 }
 
-// Floating point avoids overflow for malicious sizes.
+// Floating point cannot overflow for malicious sizes.
 double approximate_parameters(const ModelSpec& model) {
   double sum = 0;
   for (const LayerInfo& layer : model.layers) {
@@ -115,7 +115,7 @@ Json detail::parse_config(const std::string& text, const std::string& file_name)
 
 namespace {
 
-// `directory` may hold the weights, or is "".
+// `directory` may contain the weights, or is "".
 ModelSpec spec_of_part(const Json& document, const std::string& file_name,
                        const std::string& directory, const Precision& precision) {
   detail::require_neutral_keys(detail::ConfigReader(document, file_name), detail::config_keys());

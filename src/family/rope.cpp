@@ -11,7 +11,7 @@ namespace {
 
 struct RopeType {
   std::string name;
-  std::vector<std::string> settings;  // settings beside theta
+  std::vector<std::string> settings;  // names of settings besides theta
 };
 
 const std::vector<RopeType>& rope_types() {
@@ -40,7 +40,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Rejects keys that have no effect for this type.
+// Rejects keys that have no effect for this rope type.
 void require_used(const ConfigReader& rope, const std::string& type) {
   const bool is_typed = rope.has("rope_type") || rope.has("type");
   for (const std::string& key : rope.keys()) {

@@ -1,4 +1,5 @@
-// StarCoder2: layer norms and matrices with biases, an ungated feed-forward, windows, dropout.
+// StarCoder2: layer norms and matrices with biases, feed-forward without gate, sliding windows,
+// dropout.
 #pragma once
 
 #include "family/decoder_config.h"

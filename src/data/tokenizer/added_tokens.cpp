@@ -10,7 +10,7 @@
 namespace sluice::data {
 namespace {
 
-// Bounds the search at each position of a text.
+// Limits the search at each position of a text.
 constexpr std::size_t kMaxAddedBytes = 1024;
 
 bool ends_with_word(std::string_view text) {
@@ -142,7 +142,7 @@ void AddedTokens::cut(const TextTrie& trie, TextPiece piece, PieceSink between,
     if (token.single_word &&
         (ends_with_word(text.substr(0, first)) || starts_with_word(text.substr(last))))
       continue;
-    // The previous token keeps the spaces that it has stripped.
+    // Spaces stripped by the previous token are not available.
     if (token.strip_left) first = std::max(first, done);
     while (token.strip_left && first > done && is_space(text, previous_character(text, first))) {
       first = previous_character(text, first);

@@ -1,9 +1,9 @@
 // Texts that always become a single token: "added_tokens" of tokenizer.json, and tokens declared in
 // files beside it. They are found first in the original text, then in the normalized text.
 //   1. Among tokens that start at the same place, the longest wins. Matches do not overlap.
-//   2. Tokens outside the vocabulary are numbered from its size on, as in tokenizers. The field
-//      "id" is ignored.
-//   3. A match is dropped if the previous token has taken all of its spaces.
+//   2. New tokens get ids from the vocabulary's size on, as in tokenizers. The field "id" is
+//      ignored.
+//   3. A match is dropped if the previous token has stripped all of its spaces.
 #pragma once
 
 #include <array>
@@ -38,9 +38,9 @@ struct AddedToken {
 AddedToken read_added_token(const JsonField& item);
 
 struct TokenDeclarations {
-  // In the order of adding them. New ids continue after earlier batches.
+  // In the order of adding. New ids continue those of earlier batches.
   std::vector<std::vector<AddedToken>> batches;
-  // If set, special tokens are not searched for.
+  // If set, special tokens in a text are treated as ordinary text.
   bool split_special = false;
 };
 
@@ -48,7 +48,6 @@ class TextTrie {
  public:
   void insert(std::string_view text, std::int32_t value);
   bool empty() const { return nodes_.empty(); }
-  // Finds the first match from `at` on.
   bool find(std::string_view text, std::size_t at, std::size_t& first, std::size_t& last,
             std::int32_t& value) const;
 
@@ -56,7 +55,7 @@ class TextTrie {
   static std::uint64_t key(std::uint32_t node, char byte) {
     return static_cast<std::uint64_t>(node) << 8 | static_cast<unsigned char>(byte);
   }
-  std::vector<std::int32_t> nodes_;  // value of the text that ends here, or -1
+  std::vector<std::int32_t> nodes_;  // value of the text that ends at the node, or -1
   std::unordered_map<std::uint64_t, std::uint32_t> edges_;
   std::array<bool, 256> begins_{};
 };
@@ -66,7 +65,7 @@ class AddedTokens {
   // Throws Error(kInput) that names the field.
   AddedTokens(const TokenDeclarations& declared, const Bpe& model, const Normalizer& normalizer);
 
-  // Passes the ids of added tokens to `token` and the text between them, never empty, to `between`.
+  // Passes ids of added tokens to `token`, and non-empty text between them to `between`.
   void cut_text(TextPiece text, PieceSink between, FunctionRef<void(std::int32_t)> token) const {
     cut(raw_, text, between, token);
   }

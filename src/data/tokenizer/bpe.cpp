@@ -12,9 +12,9 @@
 namespace sluice::data {
 namespace {
 
-// Up to this size, scanning all pairs is faster.
+// For at most this many units, scanning all pairs is faster than a queue.
 constexpr std::size_t kFew = 40;
-// Shorter byte words are looked up whole.
+// Shorter byte words are looked up whole in the cache.
 constexpr std::size_t kWholeWord = 32;
 constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 
@@ -62,9 +62,10 @@ void Bpe::read_vocabulary(const JsonField& vocabulary) {
   if (!vocabulary.json().is_object()) vocabulary.malformed("an object of tokens and their ids");
   vocabulary_.reserve(vocabulary.json().size());
   for (const auto& [token, value] : vocabulary.json().members()) {
-    // Avoids a JsonField per entry, which would build a name.
+    // Avoids building a JsonField and its name per vocabulary entry.
     const auto number = value.is_number_unsigned() ? value.unsigned_integer() : kMaxTokenId + 1;
-    if (number > static_cast<std::uint64_t>(kMaxTokenId)) vocabulary[token].token_id();  // throws
+    // throws for a bad id
+    if (number > static_cast<std::uint64_t>(kMaxTokenId)) vocabulary[token].token_id();
     const auto id = static_cast<std::int32_t>(number);
     if (token.size() > kMaxTokenBytes) {
       vocabulary.refuse(formatted("a token of {} bytes", token.size()));
@@ -248,7 +249,7 @@ void Bpe::encode_byte_part(std::string_view part, BpeScratch& scratch,
 }
 
 void Bpe::add_units(std::string_view word, std::vector<std::int32_t>& units) const {
-  bool unknown = false;  // an unknown token is pending
+  bool unknown = false;  // an unknown token is still to be added
   std::string affixed;
   for (std::size_t at = 0; at < word.size();) {
     const std::size_t start = at;
@@ -266,7 +267,7 @@ void Bpe::add_units(std::string_view word, std::vector<std::int32_t>& units) con
       units.push_back(id);
       continue;
     }
-    // As in tokenizers, byte tokens come before a pending unknown token.
+    // As in tokenizers, byte tokens come before the pending unknown token.
     if (byte_fallback_) {
       const auto token = [this](char byte) { return fallback_[static_cast<unsigned char>(byte)]; };
       if (std::all_of(unit.begin(), unit.end(), [&](char byte) { return token(byte) >= 0; })) {
@@ -352,7 +353,7 @@ void Bpe::merge_many(BpeScratch& scratch) const {
     const auto at = static_cast<std::int32_t>(top & 0xFFFFFFFFu);
     if (symbol(at).id == kGone || symbol(at).next < 0) continue;
     const Merge* merge = find(at);
-    if (!merge || merge->rank != top >> 32) continue;  // the queue entry is outdated
+    if (!merge || merge->rank != top >> 32) continue;  // outdated: the pair has changed
     const std::int32_t right = symbol(at).next;
     symbol(at).id = merge->id;
     symbol(at).next = symbol(right).next;

@@ -1,9 +1,9 @@
 // Byte pair encoding (Sennrich, Haddow, Birch: "Neural Machine Translation of Rare Words with
-// Subword Units", ACL 2016). Repeatedly merges the adjacent pair of the lowest rank, the leftmost
+// Subword Units", ACL 2016). Repeatedly merges the adjacent pair of the lowest rank, leftmost
 // first. A word of n characters takes O(n log n) steps.
 //
-// Words are first cut between characters that no merge joins, which does not change the result.
-// SentencePiece models, in which a whole text is one word, thus use the word cache too.
+// Words are first cut between characters that no merge joins, which does not change the result. So
+// SentencePiece models, in which a whole text is one word, use the word cache too.
 //
 // Threads may share a Bpe if each has its own BpeScratch.
 #pragma once
@@ -47,7 +47,7 @@ class Bpe {
                     std::vector<std::int32_t>& ids) const;
 
   std::int32_t id_of(std::string_view token) const { return vocabulary_.find(token); }
-  // By id. "" is a token or an unused id, see has().
+  // Indexed by id. "" is a token or an unused id, see has().
   const std::vector<std::string>& tokens() const { return tokens_; }
   bool has(std::int32_t id) const {
     return id >= 0 && static_cast<std::size_t>(id) < has_.size() &&
@@ -87,16 +87,17 @@ class Bpe {
   bool fuse_unknown_ = false, byte_fallback_ = false, ignore_merges_ = false;
   std::array<std::int32_t, 256> fallback_;  // ids of "<0x00>" to "<0xFF>", or -1
 
-  // Characters that are tokens, and pairs that a merge may join.
+  // Characters that are tokens, and pairs that some merge joins.
   std::unique_ptr<CodepointBits> plain_;
   std::array<std::array<std::uint64_t, 2>, 128> ascii_joints_{};
   std::unordered_set<std::uint64_t> joints_;
 
-  // The bytes' ids and pairs, if every byte has a token.
+  // Ids of single bytes, and pairs of bytes that some merge joins. Only if every byte has a token.
   bool has_byte_units_ = false;
   std::array<std::int32_t, 256> byte_units_;
   std::array<std::array<std::uint64_t, 4>, 256> byte_joints_{};
-  TextIds byte_vocabulary_;  // with ignore_merges: tokens by their bytes
+  // With ignore_merges: tokens by their bytes.
+  TextIds byte_vocabulary_;
 };
 
 }  // namespace sluice::data

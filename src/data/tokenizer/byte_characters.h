@@ -1,5 +1,5 @@
-// GPT-2's mapping of bytes to characters. Printable Latin-1 characters map to themselves, others
-// from U+0100 on.
+// GPT-2's mapping of bytes to characters. Printable Latin-1 bytes map to themselves, others from
+// U+0100 on.
 #pragma once
 
 #include <array>
@@ -11,7 +11,6 @@ namespace sluice::data {
 
 const std::array<std::string, 256>& byte_characters();
 std::optional<unsigned char> byte_of_character(char32_t character);
-// Returns nothing if a character stands for no byte.
 std::optional<std::string> bytes_of_characters(std::string_view text);
 void append_byte_characters(std::string& text, std::string_view bytes);
 

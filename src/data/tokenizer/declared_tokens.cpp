@@ -32,7 +32,7 @@ Declared of_text(std::string text, std::string where) {
           .makes_special = true};
 }
 
-// `is_special` overrides the object's flag.
+// `is_special` overrides the flag of the JSON object.
 Declared of_object(const JsonField& field, bool is_special) {
   Declared declared;
   declared.token = {.content = field["content"].text(),
@@ -65,7 +65,7 @@ bool is_standard(const std::string& key) {
   return std::find(kNamedTokens.begin(), kNamedTokens.end(), key) != kNamedTokens.end();
 }
 
-// Model-specific, such as "image_token".
+// Model-specific keys, such as "image_token".
 bool is_own_name(const std::string& key) { return key.ends_with("_token") && !is_standard(key); }
 
 bool contains(const std::vector<Declared>& list, const Declared& declared) {
@@ -73,7 +73,7 @@ bool contains(const std::vector<Declared>& list, const Declared& declared) {
                      [&](const Declared& other) { return other.is_same(declared); });
 }
 
-// transformers collects these before it creates a tokenizer.
+// Token declarations that transformers collects before it creates a tokenizer.
 class Collection {
  public:
   Collection(const TokenizerSettings& settings, const RebuiltClass* rebuilt)
@@ -117,7 +117,7 @@ class Collection {
 
   const TokenizerSettings& settings_;
   const RebuiltClass* rebuilt_;
-  std::optional<std::vector<Declared>> extra_;  // unset if no file has the key
+  std::optional<std::vector<Declared>> extra_;  // unset if no file has such tokens
   DeclaredByKey standard_, own_;
   std::map<std::int64_t, Declared> indexed_;
   DeclaredByKey by_text_;
@@ -197,7 +197,7 @@ void Collection::read_indexed(const std::vector<JsonField>& file_items) {
     const auto it = by_text_.find(declared.token.content);
     if (it != by_text_.end()) declared = it->second;
   }
-  // transformers reads this older key last.
+  // transformers reads the older key "additional_special_tokens" last.
   const JsonField& map = settings_.special_tokens_map();
   if (!extra_ && !map.is_null()) extra_ = of_list(map["additional_special_tokens"], false);
   if (rebuilt_) {
@@ -208,7 +208,7 @@ void Collection::read_indexed(const std::vector<JsonField>& file_items) {
   }
 }
 
-// added_tokens.json maps texts to ids.
+// Reads added_tokens.json, which maps texts to ids.
 void Collection::read_older_file(const std::vector<JsonField>& file_items) {
   if (settings_.added_tokens().is_null()) return;
   std::set<std::string> special;
@@ -270,7 +270,8 @@ std::vector<AddedToken> Collection::added_to(const std::vector<AddedToken>& exis
   return tokens;
 }
 
-// Rejects new tokens whose ids depend on the order of keys, which the parser does not keep.
+// Rejects new tokens whose ids depend on the order of JSON keys, which our parser does not
+// preserve.
 void Collection::refuse_unordered(const std::set<std::string>& known,
                                   const Json& vocabulary) const {
   std::string first;

@@ -70,7 +70,7 @@ class ByteFallback final : public DecoderPart {
   }
 
  private:
-  // Parses "<0x0A>", and like Rust also "<0x+A>".
+  // Parses "<0x0A>". Like Rust, also accepts "<0x+A>".
   static std::optional<char> byte_of(std::string_view token) {
     if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
     int value = 0;

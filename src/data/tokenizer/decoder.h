@@ -1,4 +1,4 @@
-// Turns tokens into text with the field "decoder" of tokenizer.json.
+// Converts tokens to text with the field "decoder" of tokenizer.json.
 #pragma once
 
 #include <memory>

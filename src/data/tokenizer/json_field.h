@@ -1,4 +1,4 @@
-// A JSON value with its file and path for error messages.
+// A JSON value with its file and path for errors.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace sluice::data {
 
-// Tables are as long as the largest id.
+// Bounds memory, because tables are as long as the largest id.
 inline constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 22) - 1;
 inline constexpr std::size_t kMaxTokenBytes = 4096;
-// Per section, including nested sequences.
+// Limit per normalizer, pre-tokenizer or decoder, with nested sequences.
 inline constexpr std::size_t kMaxParts = 64;
 
 class JsonField {
@@ -34,10 +34,10 @@ class JsonField {
   std::vector<std::pair<std::string, JsonField>> members() const;
   JsonField item(std::size_t index) const;
 
-  // Throw Error(kInput) for another type.
+  // The functions below throw Error(kInput) for another type.
   std::string text() const;
   std::string text_or(std::string_view otherwise) const;
-  // At most kMaxTokenBytes, because it may be repeated.
+  // Rejects more than kMaxTokenBytes, because the text may be inserted repeatedly.
   std::string short_text() const;
   bool flag() const;
   bool flag_or(bool otherwise) const;

@@ -11,12 +11,12 @@
 namespace sluice::data {
 namespace {
 
-// Hangul syllables are computed (Unicode 3.12).
+// Hangul syllables decompose by arithmetic (Unicode 3.12).
 constexpr char32_t kSyllables = 0xAC00, kLeading = 0x1100, kVowels = 0x1161, kTrailing = 0x11A7;
 constexpr char32_t kNumLeading = 19, kNumVowels = 21, kNumTrailing = 28;
 constexpr char32_t kNumSyllables = kNumLeading * kNumVowels * kNumTrailing;
 
-// Characters below this neither decompose nor compose with earlier ones.
+// Characters below neither decompose nor compose with earlier ones.
 constexpr char32_t kFirstOfInterest = 0xA0;
 
 struct Character {
@@ -101,7 +101,6 @@ class Forms {
   std::unordered_map<std::uint64_t, char32_t> compositions_;
 };
 
-// Sorts each run of marks by combining class.
 void order_marks(std::vector<Character>& text) {
   for (auto at = text.begin(); at != text.end();) {
     if (at->combining_class == 0) {
@@ -122,7 +121,8 @@ void compose(std::vector<Character>& text, const Forms& forms) {
   std::size_t kept = 0, starter = kNone;
   for (const Character& c : text) {
     if (starter != kNone) {
-      // A mark of the same or a higher class, or another starter, blocks the composition.
+      // A mark of the same or a higher class in between, or another starter, blocks the
+      // composition.
       const bool adjacent = kept == starter + 1;
       if (adjacent || (text[kept - 1].combining_class != 0 &&
                        text[kept - 1].combining_class < c.combining_class)) {
@@ -144,8 +144,8 @@ void append_normalized(std::string& text, std::string_view from, NormalForm form
   static const Forms forms;
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
   const bool composed = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  // Copies ASCII and normalizes the rest, with the ASCII character before each stretch, since marks
-  // may compose with it.
+  // Copies ASCII. Normalizes each other stretch with the ASCII character before it, which may
+  // compose with marks.
   std::vector<Character> stretch;
   for (std::size_t at = 0; at < from.size();) {
     std::size_t end = at;

@@ -13,8 +13,8 @@
 namespace sluice::data {
 namespace {
 
-// Replaces the text by append's output. Replaces the first at_start bytes separately, to get their
-// new length.
+// Replaces the text by the output of `append`. Also runs it on the first at_start bytes alone, to
+// get their new length.
 template <typename Append>
 void rewrite(OwnedPiece& piece, EncodeScratch& scratch, Append&& append) {
   std::string& made = scratch.spare;
@@ -103,7 +103,7 @@ class ReplaceNormalizer final : public NormalizerPart {
       if (made.size() > scratch.most_bytes) return;
       keep(match.first);
       made += content_;
-      // The replacement counts as part of the last character that it replaces.
+      // The replacement counts as part of the last replaced character.
       if (match.last <= piece.at_start) at_start += content_.size();
       done = match.last;
     });

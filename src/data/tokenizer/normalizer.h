@@ -10,7 +10,8 @@
 
 namespace sluice::data {
 
-// Limits how much a text may grow. A compatibility decomposition alone can be 11 times as long.
+// A text may grow kMaxGrowth times, plus kFreeGrowth bytes. Compatibility decomposition can make it
+// 11 times as long.
 inline constexpr std::size_t kMaxGrowth = 32, kFreeGrowth = 1 << 16;
 
 class NormalizerPart {
@@ -26,7 +27,7 @@ class Normalizer {
   explicit Normalizer(const JsonField& field);
 
   bool is_identity() const { return parts_.empty(); }
-  // Throws Error(kInput) if the text grows more than kMaxGrowth times.
+  // Throws Error(kInput) if the text grows beyond the bounds above.
   void apply(OwnedPiece& piece, EncodeScratch& scratch) const;
 
  private:

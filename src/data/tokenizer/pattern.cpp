@@ -21,7 +21,7 @@ constexpr std::size_t kMaxAlternatives = 64;
 
 using AsciiSet = std::array<bool, 128>;
 
-// ASCII bytes that a match can start with, or all if it may be empty.
+// ASCII bytes that can start a match, or all if the match may be empty.
 AsciiSet first_bytes(const PatternNode& node) {
   AsciiSet set{};
   const auto add = [&set](const AsciiSet& more) {
@@ -39,7 +39,7 @@ AsciiSet first_bytes(const PatternNode& node) {
       break;
     case Kind::kSequence:
       for (const PatternNode& child : node.children) {
-        // The child may match nothing, so the next child can start the match too.
+        // This child may match nothing, so the next child can start the match too.
         if (child.kind == Kind::kRepeat && child.may_be_empty() &&
             !child.children.front().may_be_empty()) {
           add(first_bytes(child.children.front()));
@@ -196,7 +196,6 @@ class PatternCompiler {
     }
     std::uint32_t atomic = 0;
     if (node.repetition == Repetition::kPossessive) atomic = add({Op::kAtomic});
-    // Stops if the body emits no instructions.
     for (std::uint32_t i = 0, before = here(); i < node.least; ++i) {
       emit(body);
       if (here() == before) break;
@@ -233,7 +232,7 @@ class PatternCompiler {
     pattern_.code_[look].y = here();
   }
 
-  // Alternatives may differ in length, so each gets its own lookbehind.
+  // Alternatives may differ in length, so each becomes a separate lookbehind.
   void emit_behind(const PatternNode& node) {
     const PatternNode& what = node.children.front();
     std::vector<const PatternNode*> alternatives = {&what};
@@ -258,7 +257,7 @@ class PatternCompiler {
     for (const std::uint32_t jump : jumps) pattern_.code_[jump].x = here();
   }
 
-  // Returns the number of characters.
+  // Returns the number of characters that the node matches.
   std::uint32_t length_of(const PatternNode& node) const {
     switch (node.kind) {
       case Kind::kSet:

@@ -25,10 +25,10 @@ inline constexpr std::size_t kMaxPatternBytes = 1 << 14;
 inline constexpr std::uint64_t kStepsPerByte = 400, kFreeSteps = 1 << 16;
 
 struct PatternMatch {
-  std::size_t first = 0, last = 0;  // byte offsets
+  std::size_t first = 0, last = 0;  // byte offsets: [first, last)
 };
 
-// Reusable memory, and the remaining steps for a text.
+// Reusable memory, and the steps that remain for this text.
 struct PatternScratch {
   struct Choice {
     std::uint32_t instruction;
@@ -66,12 +66,13 @@ class Pattern {
   friend class PatternCompiler;
 
   enum class Op : std::uint8_t {
-    kByte,        // x: byte
-    kClass,       // x: class
+    // x: byte
+    kByte,
+    kClass,       // x: character class
     kSplit,       // try x, then y
     kJump,        // x: target
     kGreedy,      // as many characters of class x as possible, y to z
-    kPossessive,  // like kGreedy without backtracking
+    kPossessive,  // like kGreedy, without backtracking
     kLookahead,   // y: next instruction; z = 1: negated; the body follows, up to kMatch
     kLookbehind,  // like kLookahead, but the body starts x characters back and must end here
     kAtomic,      // y: next instruction
@@ -97,7 +98,7 @@ class Pattern {
 
   bool find(std::string_view text, std::size_t from, PatternScratch& scratch,
             PatternMatch& match) const;
-  // Runs the program at `instruction` from `at`. Sets `end` if it matches.
+  // Runs the program from `instruction` at `at`. Sets `end` if it matches.
   bool run(std::uint32_t instruction, std::string_view text, std::size_t at,
            PatternScratch& scratch, std::size_t& end) const;
   [[noreturn]] void out_of_steps() const;
@@ -105,7 +106,7 @@ class Pattern {
   std::string where_, shown_;
   std::vector<Instruction> code_;
   std::vector<CharacterClass> classes_;
-  // Top-level alternatives, with a bit mask of those that can start with each ASCII byte.
+  // Top-level alternatives. For each ASCII byte, a bit mask of those that can start with it.
   std::vector<std::uint32_t> alternatives_;
   std::array<std::uint64_t, 128> can_begin_{};
   std::uint64_t all_alternatives_ = 0;

@@ -20,7 +20,7 @@ CodepointRanges one(char32_t c) { return {{c, c}}; }
 
 CodepointRanges any_but_newline() { return complement(one('\n')); }
 
-// Within a class, Oniguruma's \w excludes superscripts and fractions of Latin-1.
+// In Oniguruma, \w within a class excludes superscripts and fractions of Latin-1.
 const CodepointRanges& class_word() {
   static const CodepointRanges set = intersection(
       ranges_of(CodepointSet::kWord), complement({{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}}));
@@ -82,7 +82,7 @@ class Parser {
 
   PatternNode sequence(int depth) {
     PatternNode all;
-    char32_t before = 0;  // previous letter when case is ignored
+    char32_t before = 0;  // previous letter if case is ignored
     while (!at_end() && !next_is("|") && !next_is(")")) {
       const std::size_t start = at_;
       PatternNode atom = parse_atom(depth);
@@ -100,7 +100,7 @@ class Parser {
 
   static char32_t lower(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; }
 
-  // Rejects letter pairs that match a single character if case is ignored: "ss" matches U+00DF.
+  // Rejects letter pairs that match one character if case is ignored: "ss" matches U+00DF.
   void refuse_long_folds(char32_t first, char32_t second) const {
     static constexpr std::string_view kPairs[] = {"ss", "ff", "fi", "fl", "st"};
     for (const std::string_view pair : kPairs) {
@@ -312,7 +312,7 @@ class Parser {
         take("=");
         node.children.push_back(choice(depth + 1));
       } else if (read_flags()) {
-        if (take(")")) return choice(depth + 1);  // flags apply to the rest of the group
+        if (take(")")) return choice(depth + 1);  // flags for the rest of the group
         if (!take(":")) refuse("a group that is not known");
         node = choice(depth + 1);
       } else {
@@ -384,7 +384,7 @@ class Parser {
     return true;
   }
 
-  // Any other brace is an ordinary character.
+  // A brace that is no "{n,m}" is an ordinary character.
   bool read_counts(std::uint32_t& least, std::uint32_t& most) {
     const std::size_t start = at_;
     take("{");

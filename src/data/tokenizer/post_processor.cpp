@@ -18,7 +18,7 @@ class Reader {
       require_first(field);
       made.before.push_back(pair_id(field["cls"]));
       made.after.push_back(pair_id(field["sep"]));
-    } else if (type != "ByteLevel") {  // changes offsets only
+    } else if (type != "ByteLevel") {  // ByteLevel changes no ids
       field.refuse("the post-processor '" + type + "'");
     }
   }
@@ -26,7 +26,7 @@ class Reader {
   PostProcessor made;
 
  private:
-  // A second one would receive the text in several pieces.
+  // A second template would receive the text in several pieces.
   void require_first(const JsonField& field) {
     if (has_tokens_) field.refuse("a second post-processor that adds tokens");
     has_tokens_ = true;

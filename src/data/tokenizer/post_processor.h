@@ -1,4 +1,4 @@
-// Adds ids around a text with "post_processor" of tokenizer.json.
+// Adds special tokens around a text with "post_processor" of tokenizer.json.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ Behavior behavior_of(const JsonField& field) {
   field.refuse("the behavior '" + name + "'");
 }
 
-// Splits a piece. Delimiters must be passed in order.
+// Splits a piece at delimiters, which must be passed in order.
 class Cutter {
  public:
   Cutter(TextPiece piece, Behavior behavior, bool invert, PieceSink next)
@@ -73,7 +73,6 @@ class Cutter {
         give(first, last);
         break;
       case Behavior::kContiguous:
-        // `open_` is false before the first stretch.
         if (open_ && is_delimiter == previous_) {
           open_last_ = last;
         } else {
@@ -88,7 +87,7 @@ class Cutter {
         }
         break;
       case Behavior::kMergedWithNext:
-        // Only the last of several delimiters is merged.
+        // Of several delimiters in a row, only the last joins the next word.
         if (!is_delimiter && previous_ && open_) {
           open_last_ = last;
         } else {
@@ -143,7 +142,7 @@ class SplitAtCharacters final : public PreTokenizerPart {
   Behavior behavior_;
 };
 
-// Splits into runs of word and other characters, without white space.
+// Splits text into runs of word characters and of others, without white space.
 class Whitespace final : public PreTokenizerPart {
  public:
   void split(TextPiece piece, EncodeScratch&, PieceSink next) const override {
@@ -211,7 +210,7 @@ class ByteLevel final : public PreTokenizerPart {
   ByteLevel(bool prefix_space, bool split, const std::string& where) : prefix_space_(prefix_space) {
     if (split) words_.emplace(kGpt2Words, where);
   }
-  // Outputs characters (byte_characters.h) for the parts that follow, instead of bytes.
+  // Outputs characters (byte_characters.h) instead of bytes, for later pre-tokenizers.
   void make_characters() { characters_ = true; }
 
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const override {
@@ -274,7 +273,7 @@ PreTokenizer::PreTokenizer(const JsonField& field) {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     auto* const bytes = dynamic_cast<ByteLevel*>(parts_[i].get());
     if (!bytes) continue;
-    // Limits growth: each ByteLevel makes the text longer.
+    // Each ByteLevel makes the text longer.
     if (std::exchange(has_bytes, true)) field.refuse("a second ByteLevel");
     gives_bytes_ = i + 1 == parts_.size();
     if (!gives_bytes_) bytes->make_characters();

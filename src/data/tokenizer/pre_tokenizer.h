@@ -12,7 +12,7 @@ namespace sluice::data {
 class PreTokenizerPart {
  public:
   virtual ~PreTokenizerPart() = default;
-  // Parts may be empty.
+  // Passes parts to `next`, which may be empty.
   virtual void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const = 0;
 };
 
@@ -21,7 +21,7 @@ class PreTokenizer {
   // Throws Error(kInput) for an unsupported part.
   explicit PreTokenizer(const JsonField& field);
 
-  // Whether words are bytes for Bpe::encode_bytes().
+  // Whether words are raw bytes for Bpe::encode_bytes().
   bool gives_bytes() const { return gives_bytes_; }
   // Words are never empty.
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink word) const {

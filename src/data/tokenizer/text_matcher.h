@@ -1,4 +1,4 @@
-// Searches for {"String": ..} or {"Regex": ..} of tokenizer.json.
+// Finds matches of {"String": ..} or {"Regex": ..} in tokenizer.json.
 #pragma once
 
 #include <optional>

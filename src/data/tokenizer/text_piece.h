@@ -1,4 +1,3 @@
-// A part of a text that is being encoded.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +13,8 @@
 
 namespace sluice::data {
 
-// Valid UTF-8. Its first `at_start` bytes come from the first character of the whole text, before
-// which some parts insert a space.
+// Valid UTF-8. The first `at_start` bytes come from the first character of the whole text, before
+// which some steps insert a space.
 struct TextPiece {
   std::string_view text;
   std::size_t at_start = 0;
@@ -33,7 +32,6 @@ struct OwnedPiece {
   TextPiece view() const { return {text, at_start}; }
 };
 
-// A reference to a callable, cheaper than std::function.
 template <typename Signature>
 class FunctionRef;
 template <typename... Arguments>
@@ -60,8 +58,8 @@ struct EncodeScratch {
   BpeScratch bpe;
   OwnedPiece normalized;
   std::string spare;
-  std::size_t most_bytes = 0;  // limit for a normalized text
-  // The text continues another, so nothing is inserted before it.
+  std::size_t most_bytes = 0;  // limit of the normalized text
+  // The text continues another, so no space is inserted before it.
   bool goes_on = false;
 };
 

@@ -82,7 +82,7 @@ struct Tokenizer::Impl {
   data::Decoder decoder;
   std::int64_t num_ids = 0;
 
-  // One per concurrent encoder. Each caches words.
+  // One per concurrent encoder, each with a word cache.
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<EncodeScratch>> scratches;
 };

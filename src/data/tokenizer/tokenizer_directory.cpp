@@ -68,7 +68,7 @@ std::string other_tokenizer_in(const std::string& directory) {
   if (failed && fs::exists(directory, unseen))
     throw tokenizer_error("cannot list the folder: " + failed.message(), directory,
                           "let this user read it, or set `data.tokenizer`");
-  if (found.empty()) found = settings;  // settings only if there is no vocabulary
+  if (found.empty()) found = settings;  // settings files only if there is no vocabulary
   std::sort(found.begin(), found.end());
   if (found.size() > kNamed) found.resize(kNamed);
   return join(found, " and ");

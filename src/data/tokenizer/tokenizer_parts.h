@@ -12,13 +12,13 @@ namespace sluice::data {
 
 struct TokenizerParts {
   std::string file;                  // for error messages
-  Json document;                     // after its class has replaced parts
-  TokenDeclarations added = {};      // replaces "added_tokens"
+  Json document;                     // parts may be replaced by the class
+  TokenDeclarations added = {};      // replaces "added_tokens" of the document
   std::string begin = {}, end = {};  // bos_token and eos_token, or ""
   std::string beside = {};           // digest of changes by other files, or ""
 };
 
-// Throw Error(kInput) that names the file and the field.
+// Both throw Error(kInput) that names the file and the field.
 TokenizerParts parts_of_file(std::string_view json, const std::string& file_name);
 TokenizerParts parts_of_directory(const TokenizerTexts& texts);
 

@@ -14,15 +14,15 @@ namespace {
 constexpr std::size_t kMaxFileBytes = std::size_t{128} << 20;
 
 enum class SettingUse {
-  kRead,      // works as in transformers
-  kHarmless,  // has no effect beside a tokenizer.json
+  kRead,      // applied as in transformers
+  kHarmless,  // no effect beside a tokenizer.json
   kRefused    // may change ids; rejected unless null, false or empty
 };
 struct KnownSetting {
   std::string_view key;
   SettingUse use;
 };
-// transformers' keys (tests/oracle/check_tokenizer_files.py).
+// Keys of transformers (tests/oracle/check_tokenizer_files.py).
 constexpr KnownSetting kSettings[] = {
     {"_commit_hash", SettingUse::kHarmless},
     {"_json_padding", SettingUse::kRefused},
@@ -132,7 +132,7 @@ TokenizerSettings::TokenizerSettings(const TokenizerTexts& texts)
   if (!config_.is_null()) {
     for (auto& [key, field] : config_.members()) settings_.emplace(key, field);
   }
-  // In newer directories transformers ignores both files.
+  // Beside this newer key, transformers ignores special_tokens_map.json and added_tokens.json.
   if (has("added_tokens_decoder")) map_ = added_ = parse(std::nullopt, "");
   if (!map_.is_null()) {
     for (auto& [key, field] : map_.members()) settings_.insert_or_assign(key, field);

@@ -30,7 +30,7 @@ class TokenizerSettings {
   // for a missing key.
   JsonField operator[](const std::string& key) const;
   bool has(const std::string& key) const { return settings_.contains(key); }
-  // A single file. Null if transformers would not read it.
+  // Single files. Null if transformers would not read the file.
   const JsonField& config() const { return config_; }
   const JsonField& special_tokens_map() const { return map_; }
   const JsonField& added_tokens() const { return added_; }

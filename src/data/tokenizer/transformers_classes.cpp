@@ -149,7 +149,7 @@ constexpr ClassRow kClasses[] = {
     {"XLNetTokenizer", ClassKind::kOther, "xlnet"},
 };
 
-// Model types whose class overrides the one that a file names.
+// Model types whose class overrides the class that a file names.
 constexpr std::string_view kForced =
     "arctic camembertv2-base chatlm cohere_asr ernie4_5 ernie4_5_moe fuyu h2ovl_chat "
     "hyperclovax hyperclovax_vision_v2 hyperclovax_vlm internlm2 internlm3 iquestcoder "

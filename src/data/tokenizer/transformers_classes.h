@@ -1,4 +1,4 @@
-// The class that transformers' AutoTokenizer chooses (version 5.23:
+// Chooses the class of transformers' AutoTokenizer (version 5.23:
 // tests/oracle/check_tokenizer_files.py).
 #pragma once
 
@@ -9,7 +9,7 @@
 namespace sluice::data {
 
 enum class ClassKind {
-  kAsFile,   // uses tokenizer.json unchanged; also unknown names
+  kAsFile,   // uses tokenizer.json unchanged; also unknown classes
   kRebuilt,  // replaces parts of it (rebuilt_class.h)
   kOther     // not supported
 };
@@ -27,7 +27,7 @@ struct ChosenClass {
 };
 ChosenClass choose_class(const ClassChoice& choice);
 
-// Sorted by the order in which new tokens are added.
+// In the order in which transformers adds new tokens.
 inline constexpr std::array<std::string_view, 7> kNamedTokens = {
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 

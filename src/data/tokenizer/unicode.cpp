@@ -34,11 +34,11 @@ CodepointRanges category_ranges(std::string_view prefix) {
 
 struct Named {
   std::string_view name;
-  std::string_view category;  // prefix, or "" for a script
+  std::string_view category;  // category prefix, or "" for a script
   std::span<const Range> script = {};
 };
 
-// Names of \p{..}. Long names are from Unicode's PropertyValueAliases.
+// Names for \p{NAME}; long names from Unicode's PropertyValueAliases.
 const std::vector<Named>& properties() {
   static const std::vector<Named> table = {
       {"l", "L"},

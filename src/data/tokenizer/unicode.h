@@ -1,5 +1,5 @@
-// Properties of codepoints, from `tokenizers` (tools/make_unicode_tables.py). Its parts use
-// different Unicode versions.
+// Properties of codepoints, from the library `tokenizers` (tools/make_unicode_tables.py), whose
+// parts use different Unicode versions.
 #pragma once
 
 #include <array>
@@ -23,19 +23,19 @@ CodepointRanges complement(const CodepointRanges& ranges);
 CodepointRanges joined(CodepointRanges ranges);
 CodepointRanges intersection(const CodepointRanges& a, const CodepointRanges& b);
 
-// Supports general categories ("L", "Lu", "Letter") and some scripts, like Oniguruma's \p{NAME}.
-// Ignores case, spaces, '-' and '_'.
+// Returns Oniguruma's \p{NAME}: general categories ("L", "Lu", "Letter") and some scripts. Ignores
+// case, spaces, '-' and '_'.
 std::optional<CodepointRanges> property_ranges(std::string_view name);
 
 enum class CodepointSet {
-  kSpace,       // \s of patterns
-  kWord,        // \w of patterns
-  kDigit,       // \d of patterns
-  kWhitespace,  // White_Space
-  kWholeWord,   // \w of single-word tokens, Whitespace
+  kSpace,       // \s in patterns
+  kWord,        // \w in patterns
+  kDigit,       // \d in patterns
+  kWhitespace,  // property White_Space
+  kWholeWord,   // \w of single_word, Whitespace
   kNumeric,
   kPunctuation,
-  kAccent,  // for StripAccents
+  kAccent,  // removed by StripAccents
 };
 
 const CodepointRanges& ranges_of(CodepointSet set);
@@ -46,7 +46,7 @@ class CodepointBits {
   bool has(char32_t c) const { return pages_[page_of_[c >> 8]][c >> 6 & 3] >> (c & 63) & 1; }
 
  private:
-  // Pages of 256 codepoints. Pages 0 (empty) and 1 (full) are shared.
+  // Bits of 256 codepoints. Page 0 is empty and page 1 full.
   using Page = std::array<std::uint64_t, 4>;
   std::array<std::uint16_t, 0x1100> page_of_{};
   std::vector<Page> pages_;
@@ -54,7 +54,7 @@ class CodepointBits {
 
 const CodepointBits& bits_of(CodepointSet set);
 
-// Maps characters independently: a final sigma is not special.
+// Maps each character alone: a final sigma is not special.
 void append_lowercase(std::string& text, std::string_view from);
 
 }  // namespace sluice::data

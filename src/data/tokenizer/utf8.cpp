@@ -56,7 +56,7 @@ void append_utf8(std::string& text, char32_t c) {
 std::size_t valid_utf8_prefix(std::string_view bytes) {
   std::size_t at = 0;
   while (at < bytes.size()) {
-    if (at + 8 <= bytes.size()) {  // skip ASCII quickly
+    if (at + 8 <= bytes.size()) {
       std::uint64_t word;
       std::memcpy(&word, bytes.data() + at, 8);
       if ((word & 0x8080808080808080ULL) == 0) {

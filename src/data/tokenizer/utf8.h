@@ -45,7 +45,6 @@ inline std::size_t previous_character(std::string_view text, std::size_t at) {
 
 void append_utf8(std::string& text, char32_t codepoint);
 
-// Returns the length in bytes of the valid prefix.
 std::size_t valid_utf8_prefix(std::string_view bytes);
 
 // Replaces each maximal invalid part by U+FFFD (Unicode 3.9, table 3-11).

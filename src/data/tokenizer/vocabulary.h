@@ -61,7 +61,7 @@ struct Merge {
 class MergeTable {
  public:
   void reserve(std::size_t count);
-  // Overwrites an earlier entry.
+  // Overwrites an earlier merge.
   void set(std::int32_t left, std::int32_t right, Merge merge);
   const Merge* find(std::int32_t left, std::int32_t right) const {
     if (slots_.empty()) return nullptr;

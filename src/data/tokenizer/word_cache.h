@@ -13,7 +13,7 @@ class WordCache {
  public:
   static constexpr std::size_t kMaxWord = 128;
 
-  // `first` is null if the word is missing. Valid until the next insert().
+  // Ids of a word, valid until the next insert(). `first` is null if the word is missing.
   struct Ids {
     const std::int32_t* first = nullptr;
     std::uint32_t count = 0;
@@ -28,7 +28,7 @@ class WordCache {
       }
     }
   }
-  // Precondition: not present, 1 to kMaxWord bytes.
+  // Precondition: the word is not in the cache, 1 to kMaxWord bytes.
   void insert(std::string_view word, std::uint64_t hash, std::span<const std::int32_t> ids);
 
  private:

@@ -32,7 +32,7 @@ bool is_neutral(const Json& value) {
   return value.empty() || (value.is_string() && value.text().empty());
 }
 
-// Matches `(.*\.)?(pattern)$`. A dot in the pattern matches any character.
+// Matches `(.*\.)?(pattern)$`, where a dot in the pattern matches any character.
 bool matches_end(const std::string& pattern, const std::string& name) {
   if (pattern.size() > name.size()) return false;
   const std::size_t start = name.size() - pattern.size();
@@ -88,7 +88,7 @@ class Reader {
     require_plain_initialization();
   }
 
-  // Other initializations modify the base's weights.
+  // Other initializations modify the base model's weights.
   void require_plain_initialization() const {
     const Json& found = document_.at("init_lora_weights");
     if (found.is_boolean() || found.is_null()) return;
@@ -120,7 +120,7 @@ class Reader {
     return text == "all-linear";
   }
 
-  // Empty values select nothing.
+  // Empty values select no module.
   ModuleChoice read_choice(const std::string& key) const {
     ModuleChoice out;
     const Json& value = document_.at(key);

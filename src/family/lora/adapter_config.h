@@ -1,4 +1,3 @@
-// Reads the adapter_config.json of PEFT.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace sluice::detail {
 
-// Selects modules like PEFT: by the ends of names, by an expression for whole names, or all linear
+// Selects modules like PEFT: by ends of names, by an expression for whole names, or all linear
 // layers except the head.
 struct ModuleChoice {
   std::vector<std::string> ends;
@@ -25,16 +24,16 @@ struct AdapterConfig {
   double alpha = 8, dropout = 0;
   bool rank_stabilized = false;
   ModuleChoice targets, excluded;  // from target_modules and exclude_modules
-  // Keyed by the end of the module's name.
+  // Ranks of single modules, keyed by the end of their name.
   std::vector<std::pair<std::string, std::int64_t>> rank_of;
   std::vector<std::pair<std::string, double>> alpha_of;
   std::string base;  // base_model_name_or_path
   std::string file;
 
-  // Throw Error(kInput) if two patterns disagree.
+  // These throw Error(kInput) if two patterns disagree.
   std::int64_t rank_at(const std::string& module) const;
   double alpha_at(const std::string& module) const;
-  // Whether PEFT adapts the layer. Throws Error(kInput) if matching takes too long.
+  // Throws Error(kInput) if matching takes too long.
   bool is_targeted(const LinearLayer& layer) const;
   bool is_excluded(const LinearLayer& layer) const;
 };

@@ -15,7 +15,6 @@ struct LinearLayer {
   bool is_head = false;
 };
 
-// Matrices of blocks and head, in model order.
 std::vector<LinearLayer> linear_layers(const ModelSpec& model);
 
 }  // namespace sluice::detail

@@ -175,7 +175,7 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
 
 namespace {
 
-// Adapters require plain operators in all layers.
+// Layers with adapters cannot use fused operators, so all layers use plain ones.
 void count_plain_operators(ModelSpec& model, Precision precision) {
   const detail::Family* family = detail::find_family(model.family);
   if (!family || model.config_text.empty() || !precision.fuses()) return;

@@ -1,5 +1,5 @@
-// Each node maps a set of start places to a set of end places. Trying each place once avoids
-// exponential backtracking.
+// Each node maps a set of start positions to a set of end positions. Trying each position once
+// avoids exponential backtracking.
 #include "family/lora/module_expression.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct ModuleExpression::Node {
   Characters characters = {};
   std::vector<Node> parts = {};  // one for kRepeat and kAhead
   std::size_t least = 0, most = 0;
-  bool opposite = false;  // negates kAhead and kWordEdge
+  bool opposite = false;  // negates lookahead and \b
 };
 
 namespace {
@@ -161,7 +161,7 @@ class ExpressionParser {
     return node;
   }
 
-  // "?P<name>" has no effect.
+  // Skips "?P<name>", which has no effect.
   bool name_of_group() {
     if (!take("?P<")) return false;
     while (next("a '(' without its ')'") != '>') {
@@ -169,7 +169,7 @@ class ExpressionParser {
     return true;
   }
 
-  // Returns the class of "\d", "\W", .., or nothing.
+  // Returns the characters of "\d", "\W", .., or nothing.
   static std::optional<Characters> kind(char c) {
     Characters characters;
     const int lower = std::tolower(static_cast<unsigned char>(c));

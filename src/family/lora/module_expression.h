@@ -16,7 +16,7 @@ class ModuleExpression {
   // else.
   explicit ModuleExpression(std::string_view text);
 
-  // Throws std::invalid_argument if this takes too many steps.
+  // Throws std::invalid_argument if matching takes too many steps.
   bool matches(std::string_view name) const;
 
   struct Node;

@@ -51,7 +51,7 @@ SafetensorsHeader read_tensors(const std::string& directory) {
   return io::read_header(File::open(file)).header;
 }
 
-// PEFT stores the head's own weight beside its adapter.
+// PEFT stores the head's own weight beside the head's adapter.
 bool is_copy_of_base(const std::string& parameter, const SafetensorsEntry& entry,
                      const std::map<std::string, LinearLayer>& linear) {
   const std::string ending = kBaseLayerEnding;
@@ -98,7 +98,7 @@ void require_shape(const Shapes& shapes, const std::string& parameter,
              " belongs to the tensors, and the adapter to this model");
 }
 
-// PEFT ignores tensors of layers that are not selected.
+// PEFT ignores tensors of layers that are not selected, so we reject them.
 void require_chosen_layers(const AdapterConfig& config, const std::set<std::string>& adapted,
                            const std::map<std::string, LinearLayer>& linear,
                            const std::string& file) {

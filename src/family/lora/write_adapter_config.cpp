@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Returns the ends of names if they select exactly these modules, otherwise whole names.
+// Returns the ends of module names if they select exactly these modules, otherwise whole names.
 std::set<std::string> targets_of(const Adapter& adapter, const ModelSpec& model) {
   std::set<std::string> whole, ends;
   for (const AdaptedLinear& layer : adapter.layers) {
