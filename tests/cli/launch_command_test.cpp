@@ -108,8 +108,8 @@ TEST(LaunchCommandTest, RefusesMachinesThatCannotMeet) {
     expect_refused(base + "--node-rank 0 --rdzv " + wrong + command,
                    "'" + std::string(wrong) + "' is not a value of --rdzv; ");
   const std::string there = base + "--node-rank 0 --rdzv 127.0.0.1:1";
-  expect_refused(there + command, "launchers on several machines need a secret ");
-  expect_refused(there + command, "launchers on several machines need a secret ",
+  expect_refused(there + command, "launchers on several machines need a shared secret; ");
+  expect_refused(there + command, "launchers on several machines need a shared secret; ",
                  "SLUICE_JOB_SECRET=");
   const std::string secret = folder / "secret";
   expect_refused(there + " --secret-file " + secret + command, "cannot open file: No such file");
