@@ -26,10 +26,14 @@
 
 namespace sluice {
 
-// The part of a parameter that one rank holds under tensor parallelism (docs/parallelism.md). With
-// `split`, the tensor holds the rank's slices of each section, one section after another. Without
-// `split`, it is whole, but its gradient covers only `slices`. A weight that all slices use has one
-// variable per slice. A balanced tree adds the variables' gradients once a step.
+// The part of a parameter that one rank holds under tensor parallelism (docs/parallelism.md). A
+// dimension is divided into slices, and ranks hold adjacent slices. A weight of several
+// projections, such as q, k and v, has a section for each, which is divided separately.
+//
+// With `split`, the tensor holds the rank's slices of each section, one section after another.
+// Without `split`, every rank holds the whole tensor, but its gradient is the sum over only
+// `slices`. Such a weight has one autograd variable per slice. Once a step, a balanced tree adds
+// the variables' gradients, so the sum has the same bits on any number of ranks.
 struct ParameterSlices {
   std::vector<std::int64_t> global_shape = {};
   std::optional<ParameterSplit> split = {};
@@ -59,11 +63,12 @@ struct ParameterInfo {
   AxisSet summed = {};
   at::Tensor tensor = {};
   bool trainable = true;
-  std::string tied_to = {};  // full name of the first use; "" if this is it
+  std::string tied_to = {};  // shared weight's first use; "": not shared, or first
   int layer = 0;
 
   bool is_whole() const { return !split || slices.size() == slices.count; }
-  // Returns the ranges of the whole parameter that `tensor` concatenates along split->dim.
+  // Returns the parts of the whole parameter that this rank holds, in the order in which `tensor`
+  // concatenates them along split->dim.
   std::vector<Slice> boxes() const;
 };
 
@@ -79,7 +84,8 @@ struct LayerSpec {
   // activations in place where autograd allows it, but never batch inputs.
   std::function<std::vector<at::Tensor>(torch::nn::Module&, const std::vector<at::Tensor>&)>
       forward = {};
-  // Computes the outputs' shapes and dtypes from the inputs'. Empty: messages carry them.
+  // Computes the outputs' shapes and dtypes from the inputs'. Empty: each
+  // message between stages carries shapes and dtypes with the tensors.
   std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shapes = {};
   // {name inside the module, full name of the first use} for each tied parameter.
   std::vector<std::pair<std::string, std::string>> ties = {};
@@ -98,8 +104,9 @@ struct LayerSpec {
   std::string class_name = {};  // of the module, if known before `make` runs
   // Whether the backward recomputes the forward. Set by build_stages().
   bool recompute = false;
-  // Set by build_stages() for layers from Model::fuse. continues: whether the layer continues the
-  // previous layer's random stream. num_layers: how many layers it replaces.
+  // Set by build_stages() for layers from Model::fuse. continues: whether the layer draws on from
+  // where the previous layer's random numbers ended, instead of starting its own stream.
+  // num_layers: how many layers it replaces.
   bool continues = false;
   int num_layers = 1;
   // Name in error messages. Empty: "layer 'NAME'".
@@ -175,9 +182,9 @@ class KeyedRandomScope {
 };
 
 // Fills a tensor with normal(mean, std) without autograd. Element i (row-major) depends only on
-// (seed, name, offset + i), so any slice has the same bits everywhere. float32 and float64 are
-// rounded from one double, and other dtypes from that float32. Throws Error(kInternal) for a
-// negative offset or a dtype that is not floating-point.
+// (seed, name, offset + i), so any slice has the same bits everywhere. A number is computed
+// as a double and rounded to float32 or float64. Other dtypes are rounded from the float32. Throws
+// Error(kInternal) for a negative offset or a dtype that is not floating-point.
 void keyed_normal_(at::Tensor& tensor, std::uint64_t seed, std::string_view name, double mean,
                    double std, std::int64_t offset = 0);
 

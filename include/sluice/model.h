@@ -6,7 +6,8 @@
 //       return torch::mse_loss(out["hidden"], in["y"]);
 //     });
 //
-// A model from from_sequential() holds the given modules. Other models make modules on each rank.
+// A model from from_sequential() uses the given modules themselves, so they have the
+// trained weights afterwards. Other models make new modules on each rank.
 // Ranks that are threads share a model and call its functions concurrently.
 #pragma once
 
@@ -80,13 +81,14 @@ struct AuxiliaryLoss {
 // Sums count_labels() over the rows of integer labels.
 std::int64_t count_tokens(const at::Tensor& labels_BL);
 
-// Draws initial values with one of two functions, without autograd. torch's default generator is
+// Draws initial values by tensor or by module, without autograd. torch's default generator is
 // keyed by seed and name, so all layouts get equal bits. Parameters are sliced afterwards.
 struct Initialization {
   // Sets a parameter (tied: its first use) or buffer, by full name.
   std::function<void(const std::string& name, at::Tensor& value)> tensor;
   // Sets a module's own parameters and buffers, by the module's full name. A ColumnParallelLinear
-  // is passed as a Linear. A module with parameters on several stages is refused.
+  // is passed as a Linear. A module whose own parameters are in parts that run
+  // separately (on several stages) throws Error(kUsage).
   std::function<void(const std::string& name, torch::nn::Module& module)> module;
   // Shown in the error about a parameter that the function does not set.
   std::string remedy =
@@ -105,8 +107,9 @@ struct Model {
   std::vector<AuxiliaryLoss> auxiliary = {};
   // Replaces LayerSpec::initialize.
   Initialization initialization = {};
-  // Replaces consecutive layers of a stage by one layer with the same parameter names. It writes
-  // `leaving`, the values that later layers or the loss read.
+  // Optional, for speed. Returns one layer that replaces the given consecutive layers of a stage.
+  // It must have the same parameter names and write `leaving`, the values that later layers or the
+  // loss read.
   std::function<LayerSpec(const std::vector<LayerSpec>& layers,
                           const std::vector<std::string>& leaving)>
       fuse = {};
@@ -121,7 +124,8 @@ struct Model {
   std::shared_ptr<const Model> evaluation = {};
 };
 
-// Whether a nested Sequential becomes one layer, or one layer per child ("2.0").
+// Whether a Sequential inside a Sequential becomes one layer ("2"), or one layer per child of the
+// inner one ("2.0", "2.1").
 enum class Nested { kWhole, kExpanded };
 
 // Makes each child of `net` a layer with one input and output. The first layer reads the batch's
@@ -153,9 +157,10 @@ struct GraphModelOptions {
   std::string layer_class = {};  // class of the blocks; "": module list elements are blocks
   std::vector<std::string> modules = {};  // additional modules that become layers
   std::string loss_output = {};           // "": the file's loss, else next-token loss of "logits"
-  std::string products = {};              // autocast dtype ("bfloat16") in the plan
+  std::string products = {};              // autocast dtype that the plan assumes ("bfloat16")
   std::vector<GraphOperator> operators = {};
-  // Microbatch sizes for the description. 0: as exported. `sizes` sets them by name:
+  // Microbatch sizes for Model::description: the rows, the sequence length, and other dimensions by
+  // name. 0 or absent: as exported. Example of `sizes`:
   // {{"decoder_length", 64}}.
   std::int64_t rows = 0, length = 0;
   std::map<std::string, std::int64_t> sizes = {};

@@ -1,4 +1,6 @@
-// Plans a pipeline before any device is used: split, schedule, program, proof and prediction.
+// Plans a pipeline before any device is used. A plan has the split into stages, the schedule, the
+// program (every rank's instructions for a step), a proof that the program cannot deadlock, and a
+// prediction of time and memory.
 //
 //     sluice::Plan plan = sluice::plan_pipeline(sluice::model_spec_of_blocks(16),
 //                                               {.num_ranks = 4, .num_microbatches = 8});

@@ -3,10 +3,10 @@
 //     sluice::Program program = sluice::lower(sluice::make_schedule("1F1B", shape));
 //
 // docs/program.md has the meaning of every instruction. SEND, RECV, UNSHARD and reductions are
-// posts: they start a transfer or collective without waiting. The first later instruction that uses
-// the result waits, at the latest the end of the rank's instructions. A channel is one FIFO per
-// (source rank, destination rank, activation or gradient). Stages of one rank exchange values
-// without messages. All ranks of a collective run it in the same order.
+// posts: they start a transfer or collective without waiting. The first instruction that uses
+// the result waits for it. Results that no instruction uses are awaited at the end of the step. A
+// channel is one FIFO per (source rank, destination rank, activation or gradient). Stages of one
+// rank exchange values without messages. All ranks of a collective run it in the same order.
 //
 // No weight is written before REDUCE_LOSS and REDUCE_NORM are complete, so a step with a loss or
 // norm that is not finite leaves weights unchanged.
@@ -27,7 +27,8 @@ struct TieGroup {
   std::vector<int> stages;
 };
 
-// The program of one pipeline. All ranks with pp coordinate p of the mesh run ranks[p].
+// The program of one pipeline. Ranks whose coordinate on mesh axis pp is p run
+// ranks[p].
 struct Program {
   int num_microbatches = 0;
   StageMap stage_map;
@@ -56,7 +57,7 @@ struct LowerOptions {
   bool reduce_per_microbatch = false;
   bool transfers = true;
   bool defer_receives = false;
-  bool merge_backward = false;  // adjacent I and W become B
+  bool merge_backward = false;  // adjacent input and weight gradients (I, W) become B
   bool forward_only = false;
   bool update_only = false;              // only OPTIMIZER_STEP, or UPDATE with update_by_stage
   std::vector<StageBackward> backwards;  // by stage; empty: all kFull
@@ -69,9 +70,9 @@ struct LowerOptions {
   bool update_by_stage = false;  // UPDATE instead of OPTIMIZER_STEP
 };
 
-// Runs the passes that the options select (docs/program.md), except those that a compute_comms
-// schedule has run. Does not verify() the result. Throws Error(kInput) for an instruction with an
-// unknown stage or microbatch.
+// Runs the passes that the options select (docs/program.md). A schedule in compute_comms form
+// already has the results of some passes, which are not run again. Does not verify() the result.
+// Throws Error(kInput) for an instruction with an unknown stage or microbatch.
 Program lower(const Schedule& schedule, const LowerOptions& options = {});
 
 }  // namespace sluice

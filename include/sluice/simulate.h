@@ -62,7 +62,8 @@ Costs parse_costs(std::string_view text);
 Costs parse_costs_json(std::string_view text, const std::string& file_name);
 Costs read_costs(const std::string& path);
 
-// Changes costs of `stages`, whose backward cannot be split: I costs as much as B, and W nothing.
+// Changes the costs of `stages`, whose backward B cannot be split into the input gradient (I) and
+// the weight gradient (W). I then costs as much as B, and W costs nothing.
 Costs add_unsplit_costs(Costs costs, int num_stages, const std::vector<int>& stages);
 
 struct TimedAction {

@@ -204,8 +204,9 @@ class Layering {
       }
   }
 
-  // Whether another block also reads a value that several nodes of this layer read. Parts of a
-  // divided block count as one block, so that gradients are summed as in the whole block.
+  // True if a node outside the layer's block reads `value`, a result that several nodes read.
+  // Layers cut from one block count as that block, so that the gradients of the readers are added
+  // in the same order as in the uncut block.
   bool is_shared(int value, const GraphLayer& layer) const {
     if (flow_.input_of(value)) return false;
     const int home = home_of_node_[static_cast<std::size_t>(layer.nodes.front())];

@@ -181,7 +181,8 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
     const bool alone = unit.is_block || unit.is_named || with_parameters.contains(unit.key);
     if (!alone) unit.key.clear();
   }
-  // Nodes without a unit join a neighbour. They are divided where the fewest bytes cross.
+  // A unit is a run of nodes that becomes one layer. A run of nodes that belong to no unit is cut
+  // in two where the fewest bytes cross, and each half joins the unit beside it.
   for (std::size_t p = 0; p < units.size();) {
     std::size_t end = p;
     while (end < units.size() && units[end].key.empty()) ++end;

@@ -26,7 +26,8 @@ struct GraphScope {
   std::unordered_map<std::string, GraphArgument> named;
 };
 
-// Values of a graph, read from JSON. Throws Error(kInput) at place_.
+// Reads the values of an exported graph, such as tensors and sizes, from the archive's JSON. Errors
+// are Error(kInput), and name the place in the archive that place_ describes.
 class GraphValues {
  protected:
   // Adds a value under a new name. The archive may not describe an operator's results (is_output).

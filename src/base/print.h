@@ -9,7 +9,8 @@ namespace sluice {
 
 // Applies printable_lines().
 void print(std::string_view text, Colors colors = Colors::kReplace);
-// Prints bytes unchanged, for programs. They must not contain raw text from files.
+// Prints bytes unchanged, for output that another program reads. The text must not contain raw text
+// from files, which could hold control characters.
 void print_exact(std::string_view text);
 
 }  // namespace sluice

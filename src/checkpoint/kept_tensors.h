@@ -33,8 +33,10 @@ class KeptTensors {
   std::vector<TensorSource> tensors_;
 };
 
-// Returns nullptr if `part` (see SaveTarget::part_of_source) is null or none of its parameters is
-// in `saved`. Throws Error(kInput).
+// Returns the source checkpoint's tensors that a save must copy because `part`, the trained part of
+// a larger model, lacks them. Returns nullptr if there are none, if the trained model is not a part
+// (null), or if `saved` has none of the part's parameters. Throws Error(kInput) if source_directory
+// cannot be read.
 std::shared_ptr<const KeptTensors> tensors_to_keep(const ModelSpec* part,
                                                    const std::string& source_directory,
                                                    const std::set<std::string>& saved);

@@ -26,7 +26,8 @@ inline constexpr std::size_t kMaxManifestBytes = std::size_t{256} << 20;
 // model.
 bool holds_adapter(const Manifest& manifest);
 
-// Throws Error(kCheckpoint) if the text breaks an invariant. Time and memory are limited.
+// Throws Error(kCheckpoint) if the text breaks an invariant. A text above kMaxManifestBytes is
+// rejected before it is parsed, which bounds time and memory.
 Manifest parse_manifest(std::string_view text, const std::string& file);
 // Requires that the manifest's invariants hold.
 std::string to_json(const Manifest& manifest);

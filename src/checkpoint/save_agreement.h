@@ -30,10 +30,13 @@ struct WeightFiles {
   bool whole = false;  // a single file of any size
 };
 
-// Decides which rank writes which tensors. Collective. Each rank writes its own. The first rank
-// with a buffer writes it. Rank 0 copies kept tensors. Throws on every rank: Error(kCheckpoint) if
-// a rank does not see `directory` or kept tensors cannot be read, Error(kUsage) if buffers of one
-// name differ, and Error(kInternal) if two ranks save one tensor.
+// Decides which rank writes which tensors. Collective. Each rank writes its own parameters. A
+// module buffer is written by the first rank that has it. Rank 0 copies the kept tensors, which the
+// source checkpoint has but the trained model lacks (kept_tensors.h).
+//
+// Every rank throws the same error. It is Error(kCheckpoint) if a rank does not see `directory` or
+// kept tensors cannot be read, Error(kUsage) if buffers of one name differ, and Error(kInternal) if
+// two ranks save one tensor.
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
                              const SaveTarget& target, const WeightFiles& weights,
                              const Group& world);

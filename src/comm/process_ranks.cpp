@@ -60,7 +60,8 @@ at::Device ProcessRanks::device_of(int rank) const {
   return options_.devices[static_cast<std::size_t>(rank - options_.process * ranks_per_process_)];
 }
 
-// Local members share a collective's tensors, so any local device will do.
+// A message needs the device of its destination rank. A collective's tensors are shared by all
+// ranks of this process, so the first rank's device will do.
 at::Device ProcessRanks::device_for(const FrameHead& head) const {
   const auto* message = std::get_if<MessageHead>(&head);
   return device_of(message ? message->destination : options_.process * ranks_per_process_);

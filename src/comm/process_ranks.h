@@ -1,6 +1,6 @@
-// State that the ranks of one process share. The first failure goes to on_failure before any wait
-// ends, then to every local rank and, if the link works, every other process. Thread-safe except
-// for connect().
+// State that the ranks of one process share. When a rank first fails, the options' on_failure
+// callback runs before any blocked wait of the local ranks throws. Then every local rank gets the
+// failure and, if the connections work, every other process. Thread-safe except for connect().
 #pragma once
 
 #include <atomic>
@@ -102,7 +102,9 @@ class ProcessRanks final : public LinkReceiver {
   // For example "rank 0 waits for 1RECV_B3 of step 4 from rank 2". Several with commas, or "".
   std::string waits() const;
 
-  // Charges the link's allocations to this thread's rank.
+  // From now on, tensors that the connections to other processes allocate count as memory of the
+  // rank whose thread calls this. Only the first call has an effect, and only if there are several
+  // processes.
   void count_as_this_thread();
   std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as() const override;
 

@@ -60,8 +60,9 @@ struct EvaluatedWeights {
   std::optional<Adapter> adapter;
   std::optional<AdapterDirectory> tensors;
 };
-// Opens the weights in directory `checkpoint` ("": model.path). Verifies committed checkpoints.
-// Throws like evaluate() in job.h.
+// Opens the weights in directory `checkpoint` ("": model.path). If it is a committed checkpoint,
+// its files are first verified against the manifest. Throws Error if the weights are missing,
+// damaged or do not fit the model.
 EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
                                      const std::string& checkpoint);
 RunOptions evaluation_options(const RunConfig& config, const EvaluatedWeights& weights);

@@ -32,7 +32,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// The first round warms up. Contradicting samples need more rounds.
+// A measurement runs training steps (rounds). The first warms up. If the timings of an instruction
+// differ too much after the planned rounds, up to kMostMoreRounds follow.
 constexpr int kFewestRounds = 2, kMostMoreRounds = 4;
 
 void run_rounds(const RunConfig& config, const SmallModel& small, Transport& transport,

@@ -42,7 +42,9 @@ ModelSpec saved_part(const ModelSpec& model) {
   return has_adapter(model) ? adapter_alone(model) : model;
 }
 
-// An adapter is one file.
+// Returns the bytes of the largest file that a checkpoint may have.
+// An adapter is saved as one file, so all of its parameters count. Other weights are saved in
+// shards of at most kMaxShardBytes.
 std::uint64_t largest_shard(const Plan& plan) {
   std::int64_t bytes = 1;
   if (has_adapter(plan.model)) {

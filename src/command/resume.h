@@ -18,7 +18,8 @@ struct ResumePoint {
   std::optional<Checkpoint> checkpoint;  // verified checkpoint; none: start at step 1
   StepsDone done;
   std::string run;
-  // orders checkpoints; higher than in all checkpoints newer than `checkpoint`
+  // Orders checkpoints by age, so that "auto" finds the newest. Higher than the generation of every
+  // checkpoint that is newer than `checkpoint`.
   std::int64_t generation = 0;
   std::vector<std::string> warnings;
 };

@@ -69,8 +69,9 @@ struct TrainingOptions {
   LossChunks loss_chunks = LossChunks::kAuto;
 };
 struct ParallelismOptions {
-  // plan_of_config() sets schedule.own, the numbers of microbatches and sequences, and the
-  // optimizer from other options.
+  // Configuration keys set most fields directly. plan_of_config() computes the others: schedule.own
+  // (the schedule read from schedule_csv), the numbers of microbatches and sequences, and the
+  // optimizer, which training and optimizer options determine.
   PipelineOptions pipeline = {.num_ranks = 4};
   std::string schedule_csv;
   GradientScale scale_grads;
@@ -222,7 +223,7 @@ std::string show_config_changes(const RunConfig& config);
 std::string show_config_json(const RunConfig& config);
 std::string config_reference();
 std::string config_reference_json();
-// Lists the keys of other libraries and their equivalents.
+// Lists the configuration keys of other training libraries with the equivalent keys of sluice.
 std::string peer_reference();
 std::vector<std::string> config_keys();
 

@@ -20,7 +20,8 @@ struct UnreadField {
   FieldValues values = FieldValues::kNone;
 };
 
-// Why a field is rejected. Empty for metadata.
+// Why a field of a data row is rejected, and what to do. Empty if the field is harmless metadata,
+// which is ignored.
 struct FieldRefusal {
   std::string what, remedy;
 };

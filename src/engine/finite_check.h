@@ -21,7 +21,8 @@ class FiniteCheck final : public ExecutorObserver {
   // non-finite value.
   void end(int index, const Action& action) override;
 
-  // The first non-finite value of a forward or, without one, of a backward.
+  // The first non-finite value that a forward produced. If all forwards were finite, the first that
+  // a backward produced. None if all values were finite.
   const std::optional<NonFinite>& found() const { return found_; }
 
  private:

@@ -316,7 +316,9 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
   LayerOperators layer;
   for (OperatorRow& row : rows)
     for (Operator& of : row.operators) {
-      // Operators that read only weights save no gradients for W (the weight gradient).
+      // An operator that reads only weights has no gradient with respect to the layer's input. When
+      // the backward is split, I (the input gradient) therefore leaves no gradients of the operator
+      // for W (the weight gradient).
       const bool of_weights = enters && of.reads.empty();
       std::erase_if(of.bytes, [&](const OperatorBytes& bytes) {
         const auto storage = all.find(bytes.name);

@@ -59,7 +59,7 @@ struct OperatorRow {
 // Whether costs of `target` ("aten.linear.default") or another overload are known.
 bool has_row(std::string_view target);
 
-// Precondition: the call has passed settle_results().
+// Precondition: settle_results(), below, has set the fields of the call's results.
 OperatorRow row_of(const OperatorCall& call, const Precision& precision);
 
 // Whether LibTorch's CPU backend uses the attention kernel that never stores all scores. It

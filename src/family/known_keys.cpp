@@ -9,7 +9,8 @@ namespace {
 
 using enum KeyUse;
 
-// All families but gpt2 and gpt_neox.
+// Names of model families (model_type of config.json), separated by spaces, to list which families
+// read a key. All families but gpt2 and gpt_neox.
 constexpr const char* kDecoders =
     "llama mistral qwen2 qwen3 gemma2 gemma3_text olmo2 granite smollm3 mixtral qwen3_moe olmoe "
     "phi3 starcoder2";

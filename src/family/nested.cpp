@@ -23,9 +23,11 @@ struct Whole {
   const char* name;       // model_type of config.json
   const char* text_type;  // default model_type of text_config
   const char* inside;     // replaces the base model's prefix in names
-  // Whether the head is tied by default; kAsText: like text_config.
+  // Whether config.json ties the head's weight to the embedding by default. kAsText: the default of
+  // the text model's family.
   enum { kNever, kAlways, kAsText } ties;
-  // Default text_config. Null: the outer object has the fields.
+  // JSON defaults for text_config. Null: config.json has no text_config, so its top level has the
+  // text model's fields.
   const char* usual_text = "{}";
 };
 

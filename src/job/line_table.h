@@ -35,8 +35,9 @@ class LineTable {
   void heard(int process, const std::string& status, Clock::duration counted);
   void finish(int process) { lines_.erase(process); }
   void end(int process, Clock::time_point now);
-  // True if a line has ended but does not yet count as lost. The server should then request other
-  // statuses.
+  // True if a process's connection (line) has ended, but it is still open whether the process is
+  // lost. The server should then request the statuses of the other processes, which judge() needs
+  // for its decision.
   bool has_suspect() const;
   std::optional<JobFailure> judge(Clock::time_point now, Clock::duration counted);
   JobFailure lost(int process, const std::string& how);

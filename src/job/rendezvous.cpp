@@ -125,8 +125,9 @@ void meet(const JobStore& store, const ProcessLayout& layout, Deadline deadline,
 }
 
 // ---- one machine: a private file ----
-//
-// The ancestor that MPICH's mpiexec runs on this machine, 0 if none.
+
+// Returns the process id of MPICH's mpiexec proxy among this process's ancestors, or 0. All ranks
+// that one mpiexec starts on this machine have the same proxy, so its id names their common file.
 pid_t mpich_proxy() {
   for (pid_t pid = ::getppid(); pid > 1;) {
     std::ifstream status(formatted("/proc/{}/status", pid));

@@ -55,7 +55,8 @@ class MachineGroup {
   // Only on machine 0, after an attempt. `failed_process`: the first failure known to the server,
   // or -1.
   Verdict decide(const JobOutcome& here, int failed_process, bool restarts_left);
-  // Waits on other machines for machine 0's verdict. Returns std::nullopt if machine 0 is lost.
+  // Called on machines other than 0. Waits for machine 0's verdict, whether the job restarts or
+  // ends. Returns std::nullopt if machine 0 is lost.
   std::optional<Verdict> hear(const JobOutcome& here);
 
  private:

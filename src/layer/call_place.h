@@ -48,7 +48,8 @@ class LayerPlace : public PlaceScope {
   LayerPlace(const std::string& layer, const std::vector<ParameterInfo>& parameters);
 };
 
-// Adds the module that has `weight` to the place. No effect for a weight of another layer.
+// While it exists, errors of this thread name the module that has `weight`, in addition to the
+// layer. No effect if the weight belongs to another layer.
 class WeightPlace {
  public:
   explicit WeightPlace(const at::Tensor& weight);

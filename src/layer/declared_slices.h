@@ -17,9 +17,10 @@ class DeclaredSlices {
   // `layer` must outlive this object. Throws Error(kUsage) for a parameter declared twice.
   DeclaredSlices(const LayerSpec& layer, const torch::nn::Module& module);
 
-  // Sets which slices of a parameter this rank holds (by default all). inside: name in the module.
-  // Throws Error(kUsage) for a wrong shape, dimension or sections, or a shared weight of several
-  // slices.
+  // Sets which tensor-parallel slices of a parameter this rank holds (by default all). `inside` is
+  // the parameter's name in the module. Throws Error(kUsage) if the declared shape, dimension or
+  // sections (separately divided projections, such as q, k and v) do not fit the parameter, or if a
+  // shared weight has several slices on this rank.
   void fill(ParameterInfo& info, const std::string& inside) const;
   void require_all_found(const std::vector<std::string>& parameters) const;
 

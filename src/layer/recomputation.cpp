@@ -98,7 +98,8 @@ class RecomputedLayer final : public Node {
     return values;
   }
 
-  // Returns the tensor as a result of this node.
+  // Returns an alias of `tensor` that autograd sees as an output of this node, so that its gradient
+  // arrives here.
   at::Tensor handed_on(const at::Tensor& tensor) {
     at::Tensor result = same_storage(tensor);
     torch::autograd::impl::set_gradient_edge(result, Edge(getptr(), add_input_metadata(result)));

@@ -256,8 +256,9 @@ class Tape::Notes {
     return num_tensors == 1 && num_written == 1;
   }
 
-  // Records the operator and computes only sizes and types. Replaces the arguments in `results` by
-  // results. Returns false if the operator must run now.
+  // Records the operator to run later and computes only the sizes and types of its results.
+  // `results` holds the arguments on entry and the results on return. `generator` is the index of
+  // the argument that is a random generator, or -1. Returns false if the operator must run now.
   bool note(const c10::OperatorHandle& op, const Stack& arguments, int generator, Stack& results) {
     if (!can_wait(op, arguments, generator)) return false;
     Note note = {op, {}, {}};

@@ -17,7 +17,7 @@ class ModelMaker {
  public:
   virtual ~ModelMaker() = default;
   virtual Model model(const ModelSpec& spec, const LayerOptions& options) const = 0;
-  // `model` comes from model(), or is the evaluation of such a model.
+  // Makes a step's batch. `model` comes from model(), or is that model's `evaluation`.
   virtual StepBatch batch(TokenRows rows, const Model& model, std::int64_t microbatch_size,
                           std::int64_t step) const;
   virtual StepBatch batch(StepShare share, const Model& model, std::int64_t first_row,

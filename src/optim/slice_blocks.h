@@ -1,6 +1,8 @@
-// Divides a parameter that has tensor-parallel slices into blocks. Owners' ranges end at block
-// ends, and norms combine the blocks' sums of squares. No block spans two slices, so a slice has
-// the same norm on any rank:
+// Divides a parameter into blocks for the gradient norm and sharded optimizers. A section is one
+// projection in a weight, such as q of qkv. Under tensor parallelism, each section is divided into
+// slices, and a rank holds adjacent slices. Each replica that shards the optimizer owns a range of
+// whole blocks. The norm adds the blocks' sums of squares. No block spans two slices, so a slice
+// has the same norm on any rank:
 //
 //   divided along dimension 0         every slice of every section is contiguous, and a block is
 //                                     kGradientBlock of its elements

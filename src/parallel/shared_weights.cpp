@@ -35,8 +35,9 @@ std::vector<std::int64_t> sizes_of_rows(const at::Tensor& x, const SliceGroup& t
   return std::vector<std::int64_t>(static_cast<std::size_t>(slices.size()), rows / slices.size());
 }
 
-// Divides a tensor into the rows of each slice, in a layout that does not depend on the number of
-// ranks.
+// Divides an activation along its rows into one block per tensor-parallel slice of this rank. The
+// block sizes do not depend on the number of ranks, so sums over blocks have the same bits on any
+// number.
 class Blocks {
  public:
   Blocks(const at::Tensor& x, const SliceGroup& tp)

@@ -30,7 +30,8 @@ enum class Needed : std::uint8_t {
 struct OperatorBytes {
   ShapePolynomial LayerCost::*field = nullptr;
   Needed needed = Needed::kBackward;
-  // Entries of one name share memory, so only a layer's largest counts.
+  // Names the memory of this entry. Entries of one name share memory, so only the entry with the
+  // most bytes in a layer counts.
   std::string name;
   ShapePolynomial bytes = {};
   ShapePolynomial columns = {};  // divided with attention heads, MLP width or vocabulary

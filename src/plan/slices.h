@@ -29,8 +29,9 @@ std::vector<std::int64_t> sliced_shape(const std::vector<std::int64_t>& shape,
                                        const ParameterSplit& split, const SliceRange& slices,
                                        const std::string& name);
 
-// True if each of `degree` ranks can have one subtree of slices: the degree equals num_slices, or
-// is a power of two that divides it. Precondition: both are positive.
+// Partial results of slices are added in a balanced binary tree. True if each of `degree` ranks can
+// hold the slices below one node of the tree: the degree equals num_slices, or is a power of two
+// that divides it. Precondition: both are positive.
 bool may_share(int degree, int num_slices);
 
 // Precondition: may_share().

@@ -24,7 +24,9 @@ void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares = {});
 
 void require_something_to_train(const ModelSpec& model);
 
-// Returns an empty list if every stage needs its full backward.
+// Returns the gradients that each stage's backward computes. Frozen parameters may make some
+// unnecessary. Returns an empty list if every stage computes both input and weight gradients
+// (StageBackward::kFull).
 std::vector<StageBackward> backwards_of(const Partition& partition);
 
 // Removes the input gradient's cost from the backward of stages with only frozen parameters before

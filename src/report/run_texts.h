@@ -19,8 +19,8 @@ std::string nats_and_bits(double nats);
 // small.
 std::string first_step_note(double share, double seconds);
 
-// Texts that compare a run with its prediction. `peaks`: bytes per rank. step_time_text() returns
-// "" without measured times.
+// The texts below compare a finished run with its prediction. `peaks` is the measured peak memory
+// of each rank in bytes. step_time_text() returns "" if no step was timed.
 std::string unsplit_stages_text(const Plan& plan, const std::vector<int>& stages);
 std::string peak_memory_text(const Plan& plan, const std::vector<std::int64_t>& peaks);
 std::string step_time_text(const Plan& plan, const StepTimesSeen& seen);

@@ -214,7 +214,8 @@ struct ReplicaSums::Impl {
     return part_of(gradient, range);
   }
 
-  // Sums the blocks that this replica owns. Returns the sums for all replicas.
+  // Adds the partial sums that all replicas computed for the blocks that this replica owns. Returns
+  // those of the sums that the other replicas will receive.
   Tensors add_own(const StageParts& of, std::size_t round, const std::vector<Tensors>& partial,
                   const Tensors& pieces, Tensors& gradients) const {
     const Ranges& own = of.ranges(groups.replica, round);

@@ -155,8 +155,8 @@ struct StepOptions {
 
 // All but `outputs` are the same on every rank.
 struct StepResult {
-  // The mean over all counted tokens or rows, plus the scaled means of the auxiliary losses.
-  // GradientScale::kTokens differentiates this value.
+  // The mean over all counted tokens or rows, plus the scaled means of the auxiliary losses. With
+  // GradientScale::kTokens, the gradients are those of this value.
   double loss = 0;
   std::int64_t count = 0;  // tokens or rows
   // Mean loss of each microbatch of all replicas, without auxiliary losses. 0 if no token or row

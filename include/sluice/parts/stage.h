@@ -26,7 +26,8 @@ namespace sluice {
 
 struct StageShards {
   OwnShards own;
-  // Microbatches per shard, over all replicas; 0: one shard.
+  // Microbatches in one gradient shard (a partial sum of the gradients), counted over all replicas.
+  // 0: all microbatches form one shard.
   std::int64_t microbatches_per_shard = 0;
   std::vector<int> backwards = {};  // number of B or W in each of this rank's shards
   friend bool operator==(const StageShards&, const StageShards&) = default;

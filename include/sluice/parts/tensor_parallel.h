@@ -8,11 +8,12 @@
 //
 // A layer has a fixed number of slices (options.h, TensorParallel). Each is computed separately,
 // and a balanced tree adds partial sums, so every degree gives the same bits, with and without
-// sequence parallelism. Slices are divided as in ParameterSplit. A rank holds adjacent slices. One
-// slice per rank costs nothing extra.
+// sequence parallelism. ParameterSplit (layout.h) says which elements form a slice. A rank holds
+// adjacent slices. With one slice per rank, this costs no more than usual tensor parallelism.
 //
 // All members must make the same calls in the same order. Do not write to a tensor after passing it
-// to a mapping. Sources: Shoeybi et al., arXiv:1909.08053; Korthikanti et al., arXiv:2205.05198.
+// to a mapping (copy_to(), reduce_from() and the others below). Sources: Shoeybi et al.,
+// arXiv:1909.08053; Korthikanti et al., arXiv:2205.05198.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -56,7 +57,8 @@ class SliceGroup {
   bool sequence_parallel() const;
   std::int64_t sequence_dim() const { return sequence_dim_; }
   SliceGroup with_sequence(bool on) const;
-  // Returns a copy for the backward of one call in a forward. `place` names the call.
+  // Returns a copy for use in the backward of one call of a collective. `place` describes that call
+  // in error messages.
   SliceGroup of_call(std::string place) const;
   const std::string& call() const { return call_; }
   // Returns the range of a dimension that a member (default: this rank) holds.
@@ -105,13 +107,16 @@ struct ColumnParallelOptions {
   at::TensorOptions tensors = {};
 };
 
-// Computes y = x W^T + b with the rows of W divided. x [.., in]. Drawn like torch::nn::Linear.
+// Computes y = x W^T + b with the rows of W divided. x [.., in]. Initial values are drawn
+// as by torch::nn::Linear.
 class ColumnParallelLinearImpl : public torch::nn::Module, public SlicedModule {
  public:
   ColumnParallelLinearImpl(std::int64_t in, std::int64_t out, SliceGroup tp,
                            ColumnParallelOptions options = {});
-  // Returns [.., out], or this rank's columns section by section.
+  // Returns [.., out] with gather_output. Otherwise returns this rank's columns, those of the first
+  // section first.
   at::Tensor forward(const at::Tensor& x);
+  // Returns one tensor per slice of this rank.
   std::vector<at::Tensor> slices_of(const at::Tensor& x);
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
@@ -204,10 +209,12 @@ inline constexpr ParallelStyle kSequence = ParallelStyle::kSequence;
 using ParallelTable = std::vector<std::pair<std::string, ParallelStyle>>;
 
 // Divides modules of the chunk in place. Operators that read their weights then compute by slices.
-// Between a kColwise and the next kRowwise, code sees this rank's columns, so it must infer sizes
+// Between a kColwise and the next kRowwise, the model's code gets activations with only this rank's
+// columns, so it must infer sizes
 // (view({b, l, -1, head_dim})) and treat each head separately. Throws Error(kUsage) for a module of
-// another kind, and with a single stage for a pattern without match. Forwards throw it if an
-// unsupported operator reads a divided weight, or dropout cannot see its slices.
+// another kind, and with a single stage for a pattern without match. A forward also
+// throws Error(kUsage) if an unsupported operator reads a divided weight, or if dropout cannot
+// tell which slices its input has.
 void parallelize_module(LocalChunk& chunk, const ParallelTable& table,
                         std::int64_t sequence_dim = 1);
 

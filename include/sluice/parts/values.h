@@ -37,8 +37,8 @@ class Values {
   const at::Tensor& operator[](std::string_view name) const { return get(name); }
   void set(const std::string& name, at::Tensor tensor);
   void erase(std::string_view name);
-  // Returns the host copies of values that were moved to a device, to read elements without
-  // waiting. Without copies, returns *this.
+  // Returns copies of the values in host memory, so that reading an element does not wait for the
+  // device. Returns *this if the values were not moved to a device.
   const Values& on_host() const { return on_host_ ? *on_host_ : *this; }
   void set_on_host(Values values);
   std::size_t size() const { return items_.size(); }
@@ -69,7 +69,7 @@ class Input {
     kReplicated,
     kRagged,  // concatenated rows of different lengths
     kOffsets,
-    kPerMicrobatch,  // one given tensor each
+    kPerMicrobatch,  // the caller gives one tensor per microbatch
   };
 
   Input(at::Tensor tensor) : Input(split(std::move(tensor), 0)) {}  // NOLINT: meant to convert
@@ -82,8 +82,9 @@ class Input {
   static Input offsets(at::Tensor tensor);
   // One tensor per microbatch. Their lengths may differ. Undefined: an absent optional value.
   static Input per_microbatch(std::vector<at::Tensor> tensors);
-  // Only sizes, for a rank that does not read the value in a layer, the loss or Model::count. Split
-  // along dimension 0. For other kinds of input, pass a meta tensor of the whole batch.
+  // Gives only the shape and dtype of an input that is split along dimension 0. Enough for a rank
+  // whose layers, loss and Model::count do not read the value. For other kinds of input, such a
+  // rank passes a tensor of the whole batch on the device at::kMeta.
   static Input sizes(const TensorMeta& meta);
 
   Kind kind() const { return kind_; }
@@ -122,7 +123,8 @@ class Inputs {
   std::vector<Input> in_order_;
 };
 
-// Inputs of every microbatch, given, or made at each use so that a rank holds only those in flight.
+// Inputs of every microbatch. An element is either a set of tensors, or a function that makes them
+// at each use, so that a rank holds only the inputs of microbatches in flight.
 class MicrobatchList {
  public:
   void push_back(Values inputs) {
@@ -139,11 +141,12 @@ class MicrobatchList {
 
 // The microbatches of one step, the same on every rank of a replica except for the device.
 struct StepBatch {
-  std::int64_t step = 0;  // starts at 1; key of random numbers
-  // Index of the first microbatch over all replicas; key of random numbers.
+  std::int64_t step = 0;  // starts at 1; random numbers depend on it
+  // Index of the first microbatch over all replicas. Random numbers depend on it.
   std::int64_t first_microbatch = 0;
   MicrobatchList microbatches;
-  // LossValue::count of each microbatch. Losses are divided by the sum, or by total_count.
+  // LossValue::count of each microbatch. The step's loss is the sum of all
+  // losses divided by total_count if set, otherwise by the sum of these counts.
   std::vector<std::int64_t> counts;
   // The sum over all replicas, if there are several.
   std::optional<std::int64_t> total_count;

@@ -39,7 +39,8 @@ class Kept {
   // True if the stage keeps any part of `name`: a part, something inside one, or a holder of parts
   // ("layers"). Throws Error(kUsage) for an unrelated name.
   bool operator()(const std::string& name) const;
-  // True if the name is related to a part, kept or not.
+  // True if `name` is a part of the module, lies inside a part, or holds parts. The part may be on
+  // any stage. Always true if no parts are declared.
   bool knows(const std::string& name) const;
   // Returns a Kept for names inside a child: under("encoder")("layers.0") means "encoder.layers.0".
   Kept under(const std::string& child) const;

@@ -35,7 +35,8 @@ Behavior behavior_of(const JsonField& field) {
   field.refuse("the behavior '" + name + "'");
 }
 
-// Splits a piece at delimiters, which must be passed in order.
+// Splits a piece of text at delimiters. Call delimiter() for each one in the order of the text,
+// then finish().
 class Cutter {
  public:
   Cutter(TextPiece piece, Behavior behavior, bool invert, PieceSink next)

@@ -151,7 +151,8 @@ struct Kernels {
   // Forward, called for blocks in order. Replaces logits by e^(z - top) times the cap's slope, or
   // by 0 in rows that do not count. The caller multiplies earlier blocks' results by rescale[row].
   void (*loss_block)(const LossBlock& block, float* rescale);
-  // Backward, with the final top and total. Replaces logits by scale * their gradient.
+  // Backward. Requires that all forward blocks are done, so that each row's top (largest logit) and
+  // total (sum of exponentials) are final. Replaces logits by scale * their gradient.
   void (*loss_block_gradient)(const LossBlock& block, float scale);
 
   // ---- optimizer ----

@@ -144,7 +144,9 @@ class CutOrder::Splitter {
 
   // ---- one stage a rank: dynamic programming ----
 
-  // Returns the split whose largest stage is smallest.
+  // Returns where each stage starts in the split of the layers whose largest stage cost is
+  // smallest. Dynamic programming, for one stage a rank: the best split of layers i.. into stages
+  // s.. follows from the best splits into stages s + 1...
   Starts by_programming() const {
     // least[s][i]: smallest possible largest stage if stages from s on hold the layers from i on.
     std::vector<std::vector<Cost>> least(

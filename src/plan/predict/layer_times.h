@@ -85,8 +85,9 @@ ModelSpec model_of_times(const LayerTimes& times);
 double step_time(const LayerTime& layer, int num_microbatches);
 std::vector<double> step_times(const LayerTimes& times, int num_microbatches);
 
-// Sums layer times per stage. Measured times include recomputation. For estimated times, recomputed
-// layers add their forward to I and B.
+// Sums layer times per stage. Measured times include recomputation. With estimated times, a
+// recomputed layer adds its forward to B (the whole backward) and to I (the input gradient of a
+// split backward).
 Costs stage_costs(const LayerTimes& times, const Partition& partition);
 
 namespace detail {

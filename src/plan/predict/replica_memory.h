@@ -37,8 +37,10 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
 class RowExchange {
  public:
   explicit RowExchange(const std::vector<ReplicaBytes>& stages) : stages_(stages) {}
-  // Returns the peak bytes as `action` starts. While it runs, now() bytes are held. Call it for
-  // each half of an overlapped pair.
+  // Advances to `action`. Returns the peak bytes during the exchanges at the action's start, which
+  // now() may be below because the start can free messages. Afterwards now() is what is held while
+  // the action runs. For an overlapped pair, call it once for the forward and once for the
+  // backward.
   std::int64_t next(const Action& action);
   std::int64_t now() const { return now_; }
   std::int64_t most_gathered() const { return most_gathered_; }

@@ -24,8 +24,9 @@ struct Rounds {
 
 Rounds make_rounds(const ScheduleShape& shape);
 
-// Returns the number of forwards before a rank's first backward: the largest round for all stages
-// but the last, and `per_hop` for each later rank.
+// Returns the number of forwards before a rank's first backward. A rank runs one round (see above)
+// of forwards on each of its stages but the last. It runs `per_hop` more for each rank after it, to
+// have work while the first gradient travels back through those ranks.
 int warmup_forwards(const ScheduleShape& shape, const Rounds& rounds, int rank, int per_hop);
 
 }  // namespace sluice::detail

@@ -1,14 +1,16 @@
-// A channel is fullest right after a SEND, with the sender as far ahead of the receiver as the
-// program allows. The only receives that must precede a SEND are those that a chain of messages
-// reports to its sender. Some timing has no others, so the largest occupancy is exactly
+// Computes the most messages that can be in a channel at once. A channel is fullest right after a
+// SEND, with the sender as far ahead of the receiver as the program allows. A receive must come
+// before that SEND only if the sender depends on it: a chain of messages leads from the receive to
+// the SEND. In some order of execution no other receive has happened yet, so the largest occupancy
+// is exactly
 //
-//   max over SENDs k of a channel (k + 1 - receives reported to the sender).
+//   max over SENDs k of a channel (k + 1 - receives that SEND k depends on).
 //
 // Each message carries its sender's vector clock (Mattern, "Virtual time and global states of
-// distributed systems", 1989), which counts events of other ranks that are certainly over. Clocks
-// over all ranks would cost messages x ranks. Step 1 therefore bounds every channel by direct
-// messages from receiver to sender. Step 2 runs clocks over some ranks at a time, in falling order
-// of bounds, until no bound exceeds the result.
+// distributed systems", 1989), which counts the events of other ranks that are certainly over.
+// Clocks over all ranks would cost messages x ranks. Step 1 therefore bounds every channel by
+// direct messages from receiver to sender. Step 2 runs clocks over some ranks at a time, in falling
+// order of bounds, until no bound exceeds the result.
 #include <algorithm>
 #include <array>
 #include <deque>
