@@ -21,7 +21,7 @@ limit sluice_models 11800 src/ops src/graph src/model
 limit programs 17200 src/config src/launch src/command apps
 
 # Functions that are declared in an installed header and named nowhere else.
-most_unnamed=123
+most_unnamed=122
 headers=$(find include -name '*.h')
 # shellcheck disable=SC2086
 declared=$(sed -e 's/"[^"]*"//g' -e 's,//.*,,' $headers |

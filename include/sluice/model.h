@@ -214,13 +214,11 @@ using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
 // Describes layers by running them one at a time, forward and backward, with random weights, on one
 // batch of these sizes and one with twice the rows. Batches contain 0 (integers) or 1 (floats).
 // Layers' buffers change.
-//
 // FLOPs count matrix products, convolutions and attention. A backward counts one product per
 // operand that needs a gradient. Bytes count memory that stays allocated for the backward, without
 // parameters and gradient sums. Both are fitted as linear in rows. Kernels of parts/ops.h are not
 // counted, so describe native families with LayerOptions::fused = false. A layer with a cost and
 // `shapes` is not run.
-//
 // Throws Error(kUsage) for batches without rows or a value that no layer writes. Must not run on a
 // thread whose allocations a MemoryLedger counts.
 ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch);

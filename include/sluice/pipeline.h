@@ -179,8 +179,6 @@ class Pipeline {
                                  const std::function<void(Pipeline&)>&, const RunOptions&);
   struct Impl;
   explicit Pipeline(std::unique_ptr<Impl> impl);
-  static std::unique_ptr<Impl> drafted(const Model& model, Plan draft, Transport& transport,
-                                       const RunOptions& options);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -6,13 +6,11 @@
 //                                               {.num_ranks = 4, .num_microbatches = 8});
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 

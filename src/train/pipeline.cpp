@@ -98,8 +98,9 @@ Pipeline::~Pipeline() = default;
 
 Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-std::unique_ptr<Pipeline::Impl> Pipeline::drafted(const Model& model, Plan draft,
-                                                  Transport& transport, const RunOptions& options) {
+std::unique_ptr<Pipeline::Impl> Pipeline::Impl::drafted(const Model& model, Plan draft,
+                                                        Transport& transport,
+                                                        const RunOptions& options) {
   return std::make_unique<Impl>(model, /*plan=*/nullptr, std::move(draft), transport, options);
 }
 

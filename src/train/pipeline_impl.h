@@ -19,6 +19,9 @@
 namespace sluice {
 
 struct Pipeline::Impl {
+  static std::unique_ptr<Impl> drafted(const Model& model, Plan draft, Transport& transport,
+                                       const RunOptions& options);
+
   const std::thread::id thread = std::this_thread::get_id();
   const Model& model;
   Transport& transport;

@@ -77,7 +77,7 @@ void detail::run_bodies(const Model& model, const PipelineOptions& options,
     run_ranks(processes.connect(),
               resolve_threads_per_rank(run_options.threads_per_rank, processes.ranks_on_machine()),
               /*ledger=*/nullptr, [&](Transport& transport) {
-                Pipeline pipeline(Pipeline::drafted(model, draft, transport, run_options));
+                Pipeline pipeline(Pipeline::Impl::drafted(model, draft, transport, run_options));
                 body(pipeline);
                 require_call(pipeline.world(), kEndOfBody);
               });

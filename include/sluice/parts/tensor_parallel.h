@@ -10,7 +10,6 @@
 // and a balanced tree adds partial sums, so every degree gives the same bits, with and without
 // sequence parallelism. ParameterSplit (layout.h) says which elements form a slice. A rank holds
 // adjacent slices. With one slice per rank, this costs no more than usual tensor parallelism.
-//
 // All members must make the same calls in the same order. Do not write to a tensor after passing it
 // to a mapping (copy_to(), reduce_from() and the others below). Sources: Shoeybi et al.,
 // arXiv:1909.08053; Korthikanti et al., arXiv:2205.05198.

@@ -99,11 +99,8 @@ struct TransportOptions {
 // it, in the same order. sluice connects the processes through the group's store, on the interface
 // GLOO_SOCKET_IFNAME or the address of the host name. It does not use the group's own connections.
 // A rank is a process or a thread. Throws Error(kUsage) for a group without a store, Error(kPeer)
-// if ranks are missing.
-//
-// Set the thread's number of operator threads yourself (at::set_num_threads), because the order of
-// sums depends on it; run() sets 1.
-//
+// if ranks are missing. Set the thread's number of operator threads yourself (at::set_num_threads),
+// because the order of sums depends on it; run() sets 1.
 //     auto transport = sluice::make_transport(*group);
 //     sluice::Pipeline pipeline(model, sluice::plan_pipeline(model, options), *transport);
 std::unique_ptr<Transport> make_transport(c10d::ProcessGroup& group,

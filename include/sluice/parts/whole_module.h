@@ -82,7 +82,6 @@ void drop_held(torch::nn::Module& parent, const Kept& kept,
 // - In a ModuleList or ModuleDict an empty Module replaces a dropped element, so indices and keys
 //   stay: `if (auto* b = module->as<Block>()) ...`
 // - In a Sequential an Identity replaces it. A dropped ModuleList becomes empty.
-//
 // A forward without the `if` ends the process with a message. Throws Error(kUsage) for a module
 // that is not registered in `parent` or belongs to no part.
 template <typename... Holders>
@@ -261,7 +260,6 @@ std::function<Outputs(torch::nn::Module&, const Values&)> typed_forward(Forward 
 // (PipelineOptions::activation_checkpoint). Random numbers are keyed by the first part, so dropout
 // depends on the cuts. Without Model::fuse, every part is a module from its own factory call, and
 // dropout does not depend on the cuts. You may change Model::inputs and Model::outputs.
-//
 // Throws Error(kUsage) for an unknown part. Building stages throws it if a factory leaves out a
 // kept part or makes an unkept parameter.
 template <typename Source, typename Forward>
