@@ -10,8 +10,7 @@
 #include <utility>
 
 #include "base/format.h"
-#include "comm/gloo_link.h"
-#include "comm/process_ranks.h"
+#include "comm/single_rank_transport.h"
 #include "job/sha256.h"
 #include "sluice/error.h"
 #include "sluice/parts/transport.h"
@@ -50,25 +49,16 @@ std::unique_ptr<Transport> make_transport(c10d::ProcessGroup& group,
                                     .where = kWhere,
                                     .remedy = "give one device per rank, or none for the CPU"});
   }
-  ProcessRanksOptions process;
-  process.num_ranks = process.num_processes = size;
-  process.process = rank;
-  if (!options.devices.empty()) process.devices = {options.devices[static_cast<std::size_t>(rank)]};
-  process.deadline = [deadline = options.deadline] { return deadline; };
-  auto shared = std::make_shared<ProcessRanks>(std::move(process));
+  const c10::intrusive_ptr<c10d::Store> store = group.getStore();
+  GlooLinkOptions link;
   if (size > 1) {
-    const c10::intrusive_ptr<c10d::Store> store = group.getStore();
     if (!store) {
       throw Error(ErrorKind::kUsage,
                   {.what = "the process group has no store to connect its ranks",
                    .where = kWhere,
                    .remedy = "make it with c10d::ProcessGroup(store, rank, size)"});
     }
-    GlooLinkOptions link;
-    link.num_ranks = link.num_processes = size;
-    link.process = rank;
     link.deadline = std::max(options.deadline, kConnect);
-    link.transfer_deadline = [deadline = options.deadline] { return deadline; };
     const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");
     if (interface)
       link.host = interface;
@@ -83,9 +73,8 @@ std::unique_ptr<Transport> make_transport(c10d::ProcessGroup& group,
                    .where = formatted("{}, rank {} of {}", kWhere, rank, size),
                    .remedy = "check that all ranks of the group call make_transport()"});
     }
-    shared->connect(make_gloo_link(store, std::move(link)));
   }
-  return std::move(make_endpoints(std::move(shared)).front());
+  return make_single_rank_transport(store, rank, size, options, std::move(link));
 }
 
 }  // namespace sluice

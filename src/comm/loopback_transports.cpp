@@ -5,33 +5,22 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <utility>
 
-#include "comm/gloo_link.h"
-#include "comm/process_ranks.h"
+#include "comm/single_rank_transport.h"
 #include "job/sha256.h"
 
 namespace sluice {
 namespace {
 
-std::vector<std::unique_ptr<Transport>> connect_rank(
-    const c10::intrusive_ptr<c10d::HashStore>& store, int rank, int num_ranks,
-    const std::string& secret, const TransportOptions& options, const nccl::Table* nccl) {
-  ProcessRanksOptions process;
-  process.num_ranks = process.num_processes = num_ranks;
-  process.process = rank;
-  if (!options.devices.empty()) process.devices = {options.devices[static_cast<std::size_t>(rank)]};
-  process.deadline = [deadline = options.deadline] { return deadline; };
+std::unique_ptr<Transport> connect_rank(const c10::intrusive_ptr<c10d::HashStore>& store, int rank,
+                                        int num_ranks, const std::string& secret,
+                                        const TransportOptions& options, const nccl::Table* nccl) {
   GlooLinkOptions link;
-  link.num_ranks = link.num_processes = num_ranks;
-  link.process = rank;
   link.deadline = options.deadline;
   link.name = "loopback";
   link.secret = secret;
   link.nccl = nccl;
   if (nccl) link.device = options.devices[static_cast<std::size_t>(rank)];
-  link.transfer_deadline = [deadline = options.deadline] { return deadline; };
-  auto made = std::make_shared<ProcessRanks>(std::move(process));
-  if (num_ranks > 1) made->connect(make_gloo_link(store, std::move(link)));
-  return make_endpoints(std::move(made));
+  return make_single_rank_transport(store, rank, num_ranks, options, std::move(link));
 }
 
 }  // namespace
@@ -48,8 +37,7 @@ std::vector<std::unique_ptr<Transport>> make_loopback_transports(int num_ranks,
   for (int rank = 0; rank < num_ranks; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        endpoints[rank] =
-            std::move(connect_rank(store, rank, num_ranks, secret, options, nccl).front());
+        endpoints[rank] = connect_rank(store, rank, num_ranks, secret, options, nccl);
       } catch (...) {
         errors[rank] = std::current_exception();
       }
