@@ -16,9 +16,10 @@ struct BatchSizes {
 // `config` must come from load_run_config().
 BatchSizes batch_sizes(const RunConfig& config);
 
-// Returns a configuration with one replica that computes the same bits, by summing gradients in as
-// many shards. With fixed tensor slices, it also has one tensor-parallel rank. Fingerprints use it,
-// so that resuming with another layout of equal bits is no change.
+// Returns a configuration of one replica that computes the same bits as `config`, because it keeps
+// the number of gradient shards. If the number of tensor slices is fixed, the result also has one
+// tensor-parallel rank. Fingerprints hash this configuration, so a run may resume with any layout
+// that computes the same bits.
 RunConfig as_one_replica(RunConfig config);
 
 }  // namespace sluice

@@ -105,8 +105,9 @@ void clean_hidden(const std::string& folder, const std::string& name, const std:
   ::close(lock);
 }
 
-// Removes the file kIncomplete last, even if the power fails, so that other files stay
-// recognizable. May leave an empty folder.
+// Removes a half-written folder. The marker file kIncomplete goes last: if the power fails before
+// that, the next run sees the marker and knows that the remaining files may be removed. An empty
+// folder may stay.
 void remove_incomplete(const std::string& path) {
   std::error_code error;
   std::vector<fs::path> files;

@@ -71,8 +71,8 @@ class Conv1D : public Linear {
 class Norm : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) const = 0;
-  // Normalizes each slice of this rank, such as its heads, separately. The weight's gradient is
-  // summed over all ranks' slices.
+  // Normalizes each slice of this rank, such as its heads, separately. All slices share one weight,
+  // so its gradient is the sum over the slices of all ranks.
   virtual std::vector<at::Tensor> forward_each(const std::vector<at::Tensor>& parts) const = 0;
   virtual ops::NormWeights weights() const = 0;
 };

@@ -250,8 +250,8 @@ class Hooks final : public at::CUDAHooksInterface {
   at::Device getDeviceFromPtr(void* /*memory*/) const override { return Guard().getDevice(); }
 };
 
-// Programs unaware of the simulation can set SIMULATED_DEVICE_REPORT to a file. A few lines are
-// written to it when the process ends.
+// If the variable SIMULATED_DEVICE_REPORT names a file, appends what the devices counted when the
+// process ends. Tests read it after a run of `sluice`, which does not know the simulation.
 void report() {
   const char* const path = std::getenv("SIMULATED_DEVICE_REPORT");
   if (!path) return;

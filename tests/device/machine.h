@@ -1,4 +1,4 @@
-// The memory of the simulated devices. It finds races with vector clocks.
+// The memory of the simulated devices. It detects unsynchronized accesses (races) by vector clocks.
 //
 // Each stream has a vector clock: for every stream, the time up to which its work is known to have
 // happened. The host has such a clock for each device. A launch joins the host's clock and advances

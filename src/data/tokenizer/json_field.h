@@ -1,4 +1,4 @@
-// A JSON value with its file and path for errors.
+// A value in a JSON file, with the file name and the path of keys to it, which error messages name.
 #pragma once
 
 #include <cstdint>

@@ -116,7 +116,8 @@ class StageSweep {
   bool has_backward(int stage) const {
     return v_.program.backward_of(stage) != StageBackward::kNone;
   }
-  // False for ranks without instructions, which are reported as a whole.
+  // Whether to report this stage's missing actions. False if its rank has no instructions at all,
+  // which is reported once for the rank.
   bool is_ours() const {
     const int rank = v_.program.stage_map.rank_of(stage_);
     return rank >= 0 && rank < v_.program.num_ranks() && !v_.rank_is_bare[rank];
