@@ -84,6 +84,11 @@ void make_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0777) != 0) fail("cannot create directory", path, errno);
 }
 
+std::string path_of_entry(std::string folder, std::string_view name) {
+  folder += '/';
+  return folder += name;
+}
+
 bool exists(const std::string& path) {
   std::error_code ignored;
   return fs::exists(fs::symlink_status(path, ignored));
@@ -93,12 +98,12 @@ void clean_hidden(const std::string& folder, const std::string& name, const std:
   const std::string temporary = original_name(name, kTemporary, own),
                     aside = original_name(name, kAside, own);
   if (temporary.empty() && aside.empty()) return;
-  const std::string path = folder + "/" + name;
+  const std::string path = path_of_entry(folder, name);
   const int lock = lock_directory(path);
   if (lock < 0) return;
   std::error_code ignored;
-  if (!aside.empty() && !exists(folder + "/" + aside)) {
-    fs::rename(path, folder + "/" + aside, ignored);
+  if (!aside.empty() && !exists(path_of_entry(folder, aside))) {
+    fs::rename(path, path_of_entry(folder, aside), ignored);
   } else {
     fs::remove_all(path, ignored);
   }
@@ -161,7 +166,7 @@ void clean_up(const std::string& folder, const std::string& own, const Directory
     if (name.starts_with('.')) {
       clean_hidden(folder, name, own);
     } else if (name == own || step_of_name(name)) {
-      clean_incomplete(folder + "/" + name, kind);
+      clean_incomplete(path_of_entry(folder, name), kind);
     }
   }
 }
@@ -171,7 +176,7 @@ void clean_up(const std::string& folder, const std::string& own, const Directory
 void restore_moved_steps(const std::string& folder) {
   for (const std::string& name : names_in(folder)) {
     const std::string step = original_name(name, kAside, {});
-    if (!step.empty() && !exists(folder + "/" + step)) clean_hidden(folder, name, {});
+    if (!step.empty() && !exists(path_of_entry(folder, step))) clean_hidden(folder, name, {});
   }
 }
 
@@ -311,7 +316,7 @@ std::string PublishedDirectory::take_name() {
     return {};
   }
   if (!holds_only(path_, kind_.is_ours)) {
-    const std::string kept = path_ + kKept + unique_suffix();
+    std::string kept = path_ + kKept + unique_suffix();
     move_aside(kept);
     return kept;
   }
@@ -321,7 +326,7 @@ std::string PublishedDirectory::take_name() {
     fail("cannot exchange with '" + path_ + "'", working_, failed);
   // Without atomic exchange, rename twice. If the process ends in between, clean_up() restores the
   // old directory.
-  const std::string aside = folder_ + "/." + base_name(path_) + kAside + unique_suffix();
+  std::string aside = folder_ + "/." + base_name(path_) + kAside + unique_suffix();
   move_aside(aside);
   return aside;
 }
