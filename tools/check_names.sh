@@ -18,7 +18,7 @@ trap 'rm -f "$known"' EXIT
   /^# / { exit }
   /^## \[/ { gsub(/[^a-z_]/, ""); section = $0 }
   /^## [^[]/ { section = "" }
-  section && /^\| `/ { split($0, cell, "`"); print "key", section "." cell[2] }' >"$known"
+  section && /^- `/ { print "key", section "." substr($2, 2) }' >"$known"
 grep -q '^key training.steps$' "$known" || { echo "$sluice config reference names no keys" >&2; exit 2; }
 grep -rhoE '^TEST(_F|_P)?\([A-Za-z0-9_]+, *[A-Za-z0-9_]+' tests |
   sed 's/.*(\([^,]*\), *\(.*\)/test \1.\2/' >>"$known"
@@ -88,7 +88,7 @@ awk -v foreign_keys='^model\.(layers|embed_tokens|norm|rotary_emb|lm_head|langua
     # In a list about another library, the text of an item up to its first ": " belongs to that library.
     if (is_peer && /^- /) is_theirs = 1
     if (!$0) is_theirs = 0
-    if (is_theirs) { if (match(text, /: /)) { text = substr(text, RSTART + 2); is_theirs = 0 } else text = "" }
+    if (is_theirs) { if (match(text, /:( |$)/)) { text = substr(text, RSTART + 2); is_theirs = 0 } else text = "" }
     n = split(text, span, "`")
     for (s = 2; s <= n; s += 2) check_span(span[s])
   }

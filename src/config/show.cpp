@@ -32,12 +32,12 @@ std::string allowed(const Key& key) {
   return join(parts, "; ");
 }
 
-// Omits the type if the allowed words imply it.
+// Omits a type that the default shows.
 std::string values_of(const Key& key) {
   const std::string words = allowed(key);
-  std::string types = types_of(key);
-  if (words.empty()) return types;
-  return types == "string" && !key.words.empty() ? words : types + "; " + words;
+  const std::string types = types_of(key);
+  if (types == "string" || types == "true or false") return words;
+  return words.empty() ? types : types + "; " + words;
 }
 
 // A default value may differ from default_value() because the split convention sets it.
@@ -58,7 +58,7 @@ std::string show_keys(const RunConfig& config, const Shown& is_shown) {
   return table.to_string();
 }
 
-std::string peer_tables() {
+std::string peer_lists() {
   std::string text;
   const std::vector<detail::PeerKey>& peers = detail::peer_keys();
   for (auto peer = peers.begin(); peer != peers.end();) {
@@ -70,8 +70,8 @@ std::string peer_tables() {
       if (row.empty()) answers.push_back(peer->here);
       row += (row.empty() ? "`" : ", `") + std::string(peer->name) + "`";
     }
-    text += "\n| " + library + " | here |\n|---|---|\n";
-    for (const std::string& here : answers) text += "| " + names[here] + " | " + here + " |\n";
+    text += "\n## " + library + "\n\n";
+    for (const std::string& here : answers) text += "- " + names[here] + ": " + here + "\n";
   }
   return text;
 }
@@ -102,16 +102,16 @@ std::string config_reference() {
   for (const Key& key : detail::key_table()) {
     if (key.section != section) {
       section = key.section;
-      text += std::string(text.empty() ? "" : "\n") + "## [" + section +
-              "]\n\n| key | default | value | meaning |\n|---|---|---|---|\n";
+      text += std::string(text.empty() ? "" : "\n") + "## [" + section + "]\n\n";
     }
-    text += "| `" + key.name + "` | `" + detail::to_toml(key.default_value()) + "` | " +
-            values_of(key) + " | " + key.meaning + " |\n";
+    const std::string values = values_of(key);
+    text += "- `" + key.name + " = " + detail::to_toml(key.default_value()) + "`" +
+            (values.empty() ? "" : " (" + values + ")") + ": " + key.meaning + "\n";
   }
   return text;
 }
 
-std::string peer_reference() { return "# Keys of other libraries\n" + peer_tables(); }
+std::string peer_reference() { return "# Keys of other libraries\n" + peer_lists(); }
 
 std::string config_reference_json() {
   Json list = Json::array();

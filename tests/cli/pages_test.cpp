@@ -70,16 +70,15 @@ const std::vector<Claim>& claims() {
       {"docs/configuration.md",
        "A key with this remark exists, and every value but those listed is refused (exit 2).",
        planned({"--model.rewrites=false"}), 2, kNotBuilt},
-      {"docs/configuration.md", "`rewrites` | `true` | true or false; not built yet",
+      {"docs/configuration.md", "`rewrites = true` (not built yet",
        planned({"--model.rewrites=false"}), 2, kNotBuilt},
-      {"docs/configuration.md", "`context_parallel_degree` | `1` | integer; not built yet",
+      {"docs/configuration.md", "`context_parallel_degree = 1` (integer; not built yet",
        planned({"--parallelism.context_parallel_degree=2"}), 2, kNotBuilt},
-      {"docs/configuration.md", "`context_parallel_slices` | `0` | integer; not built yet",
+      {"docs/configuration.md", "`context_parallel_slices = 0` (integer; not built yet",
        planned({"--parallelism.context_parallel_slices=2"}), 2, kNotBuilt},
-      {"docs/configuration.md",
-       "`context_parallel_method` | `\"alltoall\"` | string; not built yet",
+      {"docs/configuration.md", "`context_parallel_method = \"alltoall\"` (not built yet",
        planned({"--parallelism.context_parallel_method=allgather"}), 2, kNotBuilt},
-      {"docs/configuration.md", "`expert_parallel_degree` | `1` | integer; not built yet",
+      {"docs/configuration.md", "`expert_parallel_degree = 1` (integer; not built yet",
        planned({"--parallelism.expert_parallel_degree=2"}), 2, kNotBuilt},
       {"docs/failures.md", "what is not built yet", planned({"--model.rewrites=false"}), 2,
        kNotBuilt},
@@ -173,16 +172,6 @@ const std::vector<Claim>& claims() {
        {"split", "--model=" SLUICE_TEST_DATA "/command/data/images.pt2", "--pp=2"}},
       {"docs/from-nemo-automodel.md", "the same under `automodel`; convention `sluice` ties them",
        of_model("models/llama_tied", {"--parallelism.partition_convention=automodel"}), 2, "tied"},
-      {"docs/compatibility.md",
-       "DualPipeV with fewer microbatches than stages | refused | refused",
-       {"schedule", "--name=DualPipeV", "--pp=4", "--microbatches=2"},
-       2,
-       "at least as many"},
-      {"docs/compatibility.md",
-       "ZBVZeroBubble, DualPipeV with other than 2 stages a rank | refused | refused",
-       {"schedule", "--name=ZBVZeroBubble", "--pp=4", "--stages-per-rank=3", "--microbatches=8"},
-       2,
-       "exactly 2 stages"},
       {"docs/configuration.md", "`zero3` and `reduce_grad_per_microbatch` exclude each other",
        planned({"--parallelism.data_parallel_degree=2", "--parallelism.zero3=true",
                 "--parallelism.reduce_grad_per_microbatch=true"}),
@@ -334,8 +323,8 @@ TEST_F(PagesTest, SayWhatTheProgramDoes) {
 bool is_no_claim(const std::string& line) {
   return line.starts_with("## Not built yet") ||
          line.find("have been sent but not yet received") != std::string::npos ||
-         // PeerKeysTest tests the rows of the table of other libraries' keys.
-         (line.starts_with("| `") && line.ends_with(" | not built yet |"));
+         // PeerKeysTest tests the list of other libraries' keys.
+         (line.starts_with("- `") && line.ends_with("`: not built yet"));
 }
 
 TEST_F(PagesTest, EveryNotBuiltStatementOfThePagesIsTested) {
@@ -358,31 +347,32 @@ TEST_F(PagesTest, EveryNotBuiltStatementOfThePagesIsTested) {
   }
 }
 
-std::vector<std::string> names_of_last_column(const std::string& row) {
+// Returns the names in backquotes after the last colon of a list item.
+std::vector<std::string> names_at_end(const std::string& item) {
   std::vector<std::string> names;
-  const std::vector<std::string> pieces = split(row.substr(row.rfind('|', row.size() - 2)), '`');
+  const std::vector<std::string> pieces = split(item.substr(item.rfind(": ")), '`');
   for (std::size_t i = 1; i < pieces.size(); i += 2) names.push_back(pieces[i]);
   return names;
 }
 
-TEST_F(PagesTest, EveryRowOfWhatSharedLayersAreCombinedWithNamesItsTest) {
+TEST_F(PagesTest, EveryItemOfWhatSharedLayersAreCombinedWithNamesItsTest) {
   std::string sources;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(SLUICE_TEST_DATA)) {
     if (entry.path().extension() == ".cpp") sources += test::read_file(entry.path());
   }
-  std::string page = page_text("docs/parallelism.md");
-  page = page.substr(page.find("## What it may be combined with"));
-  page = page.substr(page.find("|---"), page.find("\n## ") - page.find("|---"));
   std::set<std::string> named;
-  for (const std::string& row : split(page, '\n')) {
-    if (!row.starts_with("| ")) continue;
-    const std::vector<std::string> names = names_of_last_column(row);
-    EXPECT_TRUE(!names.empty() || row.starts_with("| with |")) << row;
+  bool is_section = false;
+  for (const std::string& item : paragraphs("docs/parallelism.md")) {
+    if (item.starts_with("## ")) is_section = item == "## What it may be combined with";
+    if (!is_section || !item.starts_with("- ")) continue;
+    ASSERT_NE(item.find(": `"), std::string::npos) << item;
+    const std::vector<std::string> names = names_at_end(item);
+    EXPECT_FALSE(names.empty()) << item;
     for (const std::string& name : names) {
       named.insert(name);
       const bool is_test = sources.find("SharedLayersTest, " + name + ")") != std::string::npos;
       const bool is_suite = sources.find("(" + name + ", ") != std::string::npos;
-      EXPECT_TRUE(is_test || is_suite) << "no test or suite of this name: " << row;
+      EXPECT_TRUE(is_test || is_suite) << "no test or suite of this name: " << item;
     }
   }
   EXPECT_GT(named.size(), 15U);
@@ -391,7 +381,7 @@ TEST_F(PagesTest, EveryRowOfWhatSharedLayersAreCombinedWithNamesItsTest) {
   for (std::size_t at = 0; (at = tests.find(before, at)) != std::string::npos;) {
     at += before.size();
     const std::string name = tests.substr(at, tests.find(')', at) - at);
-    EXPECT_TRUE(named.contains(name)) << "docs/parallelism.md has no row for " << name;
+    EXPECT_TRUE(named.contains(name)) << "docs/parallelism.md has no item for " << name;
   }
 }
 

@@ -328,7 +328,7 @@ TEST(SplitCommandTest, AnswersAsTheDocumentationSays) {
     const std::vector<int> layers{std::istream_iterator<int>(numbers), {}};
     EXPECT_EQ(layers_per_stage(split_object(options)), layers);
   }
-  EXPECT_EQ(rows, 27);
+  EXPECT_EQ(rows, 19);
 }
 
 TEST(SplitCommandTest, PrintsATableForPeople) {
