@@ -93,9 +93,8 @@ std::vector<Key> make_table() {
           .is_option("data.files")
           .path()
           .not_empty()
-          .means("Training files: .txt, .jsonl, or .bin with token ids. `*` and `?` match within a "
-                 "folder, `**` folders of any depth. Files of a pattern are read in order of name, "
-                 "and each file only once."),
+          .means("Training files or patterns: .txt, .jsonl, or .bin with token ids. Files of a "
+                 "pattern are read in order of name, and each file only once."),
       key<&C::data, &Data::format>("data", "format")
           .is_option("data.format")
           .means("`auto` selects by each file's ending, in any case. .jsonl, .ndjson, .jsonlines "
