@@ -9,10 +9,13 @@
 #include "command_line.h"
 #include "commands.h"
 #include "config/run_config.h"
+#include "emit_option.h"
 #include "number_option.h"
 #include "output_file.h"
+#include "plan/partition/layout_text.h"
 #include "report/candidates_output.h"
 #include "report/picture.h"
+#include "report/plan_output.h"
 #include "warned_plan.h"
 
 namespace sluice {
@@ -21,7 +24,7 @@ namespace {
 struct PlanArguments {
   std::string file;
   bool json = false, compare = false, critical_path = false;
-  std::optional<std::string> draw;
+  std::optional<std::string> draw, layout, emit, out;
   std::string device_memory, flops, bandwidth;
 };
 
@@ -29,6 +32,14 @@ RunConfig config_of(const PlanArguments& arguments, Overrides overrides) {
   if (!arguments.device_memory.empty())
     overrides.emplace_back("parallelism.device_memory", arguments.device_memory);
   RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
+  if (arguments.layout) {
+    const ModelSpec model = model_of_config(config);
+    const ModuleNames modules =
+        at_layout([&] { return detail::modules_of_layout(model, *arguments.layout); });
+    overrides.emplace_back("parallelism.partition_convention", "sluice");
+    overrides.emplace_back("parallelism.module_fqns_per_model_part", Json(modules).dump());
+    config = load_run_config(arguments.file, overrides, sluice_environment());
+  }
   if (arguments.flops.empty()) return config;
   config.speed = {.flops = number_above_0("--flops", arguments.flops, "400e12")};
   if (!arguments.bandwidth.empty())
@@ -49,7 +60,28 @@ void draw(const PlanArguments& arguments, const Plan& plan) {
   write_output_file(*arguments.draw, picture_as(*arguments.draw, picture, "--draw"), "--draw");
 }
 
+void print_emitted(const PlanArguments& arguments, const Plan& plan) {
+  if (arguments.out) write_output_file(*arguments.out, to_csv(plan.schedule.rows), "--out");
+  const PeerLayout layout = {.model = plan.model,
+                             .partition = plan.partition,
+                             .schedule = &plan.schedule,
+                             .csv_file = arguments.out.value_or(""),
+                             .microbatch_size = static_cast<int>(plan.microbatch.rows),
+                             .tensor_parallel = plan.options.tensor_parallel.degree,
+                             .data_parallel = plan.options.data_parallel.degree};
+  if (arguments.json) {
+    Json object = plan_object(plan);
+    object["emit"] = peer_layout_json(*arguments.emit, layout);
+    print_exact(object.dump(2) + "\n");
+  } else {
+    print_exact(peer_layout_text(*arguments.emit, layout));
+  }
+  print_warnings(plan);
+}
+
 int plan(const PlanArguments& arguments, const Overrides& overrides) {
+  if (arguments.emit) require_trainer(*arguments.emit);
+  if (arguments.out) check_output_file(*arguments.out, "--out");
   if (arguments.draw) {
     require_picture_ending(*arguments.draw, "--draw");
     check_output_file(*arguments.draw, "--draw");
@@ -62,7 +94,7 @@ int plan(const PlanArguments& arguments, const Overrides& overrides) {
   }
   const Plan plan = make_warned_plan(config);
   if (arguments.draw) draw(arguments, plan);
-  print_plan(plan, arguments.json);
+  arguments.emit ? print_emitted(arguments, plan) : print_plan(plan, arguments.json);
   return 0;
 }
 
@@ -81,6 +113,9 @@ Command plan_command(const Overrides& overrides) {
                   {"--draw", &a->draw,
                    "write a picture of the step to this file: .svg, .html, or .json for Perfetto"},
                   {"--critical-path", &a->critical_path, "with --draw: outline the critical path"},
+                  {"--layout", &a->layout, kLayoutHelp},
+                  {"--emit", &a->emit, emit_help()},
+                  {"--out", &a->out, "with --emit: write the schedule's CSV to this file"},
                   // Only for help, because sluice-run handles this option (see main.cpp).
                   {"--measure", std::monostate(),
                    "COSTS.json: time the layers on this machine, write the costs to this file, and "
@@ -95,6 +130,11 @@ Command plan_command(const Overrides& overrides) {
                     "with --flops: bytes per second between ranks, such as 50e9"}}}},
       .footer = "Overrides: --section.key value or --section.key=value, see `config reference`.",
       .rules = {needs("--bandwidth", "--flops"),
+                needs("--out", "--emit"),
+                {{"--compare", "--emit"},
+                 {},
+                 "--compare and --emit exclude each other",
+                 "emit the plan of one schedule"},
                 needs("--critical-path", "--draw"),
                 {{"--compare", "--draw"},
                  {},

@@ -15,6 +15,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "config/memory_size.h"
+#include "emit_option.h"
 #include "output_file.h"
 #include "plan/choose/search/search_question.h"
 #include "plan/option_words.h"
@@ -33,7 +34,7 @@ namespace {
 
 struct ScheduleArguments {
   std::string name, csv;
-  std::optional<std::string> stage_to_rank, costs, out, max_memory, draw, transport;
+  std::optional<std::string> stage_to_rank, costs, out, max_memory, draw, transport, layout, emit;
   std::optional<int> num_ranks, stages_per_rank, num_stages, num_microbatches, max_active_stages;
   bool lower = false, shard_parameters = false, reduce_gradients = false, defer_receives = false;
   bool merge_backward = false, forward_only = false;
@@ -157,6 +158,7 @@ std::string flag_of(std::string_view option) {
   if (option == "costs") return "--costs";
   if (option == "max_bytes") return "--max-memory";
   if (option == "num_ranks") return "--pp";
+  if (option == "layout") return "--layout";
   return option == "stage_to_rank" ? "--stage-to-rank" : "";
 }
 
@@ -198,12 +200,61 @@ double bytes_of_max_memory(const std::string& text) {
   return static_cast<double>(*bytes);
 }
 
+// Returns the answer to write for a trainer: the searched order if the trainer can read it and it
+// is better or written to a file, otherwise the fastest that the trainer runs by its name.
+const ScheduleAnswer& answer_for(const std::string& trainer, const SearchResult& result,
+                                 bool has_file) {
+  if (result.found && reads_schedule_csv(trainer) && (has_file || result.is_better))
+    return *result.found;
+  const ScheduleAnswer* fastest = nullptr;
+  for (const ScheduleAnswer& each : result.named) {
+    if (!each.refusal.empty() || !runs_by_name(trainer, each.schedule)) continue;
+    if (!fastest || each.simulation.makespan < fastest->simulation.makespan) fastest = &each;
+  }
+  if (!fastest) {
+    throw Error(ErrorKind::kUsage, {.what = trainer + " can run none of the schedules that fit",
+                                    .where = "--emit",
+                                    .remedy = "use other --stages-per-rank or --stage-to-rank"});
+  }
+  return *fastest;
+}
+
+PeerLayout layout_of_search(const ScheduleArguments& arguments, const SearchResult& result) {
+  const bool has_file = arguments.out.has_value();
+  const ScheduleAnswer& answer = answer_for(*arguments.emit, result, has_file);
+  if (!answer.partition) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "the costs are those of stages, so no layer has a stage",
+                 .where = "--emit",
+                 .remedy = "give the costs of layers"});
+  }
+  return {.model = result.model,
+          .partition = *answer.partition,
+          .schedule = &answer.schedule,
+          .csv_file = result.found && &answer == &*result.found ? arguments.out.value_or("") : ""};
+}
+
+void print_search(const ScheduleArguments& arguments, const SearchResult& result) {
+  if (arguments.json) {
+    Json object = search_json(result);
+    if (arguments.emit && !search_shortage(result))
+      object["emit"] = peer_layout_json(*arguments.emit, layout_of_search(arguments, result));
+    print_exact(object.dump() + "\n");
+  } else if (arguments.emit && !search_shortage(result)) {
+    print_exact(peer_layout_text(*arguments.emit, layout_of_search(arguments, result)));
+  } else {
+    print_result(search_text(result, grid_options()), false);
+  }
+}
+
 int search(const ScheduleArguments& arguments) {
+  if (arguments.emit) require_trainer(*arguments.emit);
   ScheduleQuestion question;
   question.num_ranks = *arguments.num_ranks;
   question.num_microbatches = *arguments.num_microbatches;
   question.stages_per_rank = stages_per_rank_of(arguments);
   question.stage_to_rank = arguments.stage_to_rank.value_or("");
+  question.layout = arguments.layout.value_or("");
   if (arguments.max_memory) question.max_bytes = bytes_of_max_memory(*arguments.max_memory);
   const std::string& text = *arguments.costs;
   const bool is_file = !text.empty() && text.find('=') == std::string::npos;
@@ -214,9 +265,7 @@ int search(const ScheduleArguments& arguments) {
   if (arguments.out && result.found) {
     write_output_file(*arguments.out, to_csv(result.found->schedule.rows), "--out");
   }
-  print_result(
-      arguments.json ? search_json(result).dump() + "\n" : search_text(result, grid_options()),
-      arguments.json);
+  print_search(arguments, result);
   if (const std::optional<Error> shortage = search_shortage(result)) {
     finish_stdout();
     throw with_names(*shortage, flag_of);
@@ -315,6 +364,8 @@ std::vector<OptionRule> schedule_rules() {
                    "--costs needs --simulate, --draw or --search",
                    "give one of them too"});
   rules.push_back(needs("--critical-path", "--draw"));
+  rules.push_back(needs("--layout", "--search"));
+  rules.push_back(needs("--emit", "--search"));
   rules.push_back(needs("--for", "--check", "--draw"));
   rules.push_back(needs("--timeline", "--simulate"));
   rules.push_back(needs("--timeline", "--json"));
@@ -367,6 +418,8 @@ Command schedule_command() {
                   {"--search", &a.search,
                    "search the best order under --costs and compare it with the named ones; needs "
                    "--pp and --microbatches"},
+                  {"--layout", &a.layout, kLayoutHelp},
+                  {"--emit", &a.emit, emit_help()},
                   {"--max-memory", &a.max_memory,
                    "with --search: memory of a rank, as 80GB, 640MiB or a number of bytes; uses "
                    "kept_bytes and held_bytes of the costs"}},

@@ -8,10 +8,11 @@
 #include "base/format.h"
 #include "base/option_names.h"
 #include "base/print.h"
-#include "base/strict_json.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
+#include "emit_option.h"
+#include "plan/partition/layout_text.h"
 #include "plan/schedules/builders.h"
 #include "report/partition_output.h"
 #include "sluice/error.h"
@@ -23,7 +24,7 @@ constexpr int kMaxSize = 1 << 30;
 
 struct SplitArguments {
   std::optional<std::string> model, schedule, round, remainder, split_points, cuts, modules;
-  std::optional<std::string> extra_modules, prefix, lm_head, stage_to_rank;
+  std::optional<std::string> extra_modules, prefix, lm_head, stage_to_rank, layout, emit;
   std::optional<int> layers, pp, stages, layers_per_stage, input_weight, output_weight;
   std::optional<int> microbatch_size, seq_len;
   std::string convention = "sluice";
@@ -58,30 +59,7 @@ std::vector<std::string> list_of(const char* option, const std::optional<std::st
 }
 
 ModuleNames modules_of(const std::optional<std::string>& text) {
-  if (!text) return {};
-  Json document;
-  try {
-    document = parse_strict_json(*text, "--modules");
-  } catch (const Error& error) {
-    throw Error(ErrorKind::kUsage,
-                {.what = error.fact(), .where = error.where(), .remedy = error.remedy()});
-  }
-  const auto is_list_of = [](const Json& list, auto is_item) {
-    return list.is_array() && !list.empty() && std::ranges::all_of(list.list(), is_item);
-  };
-  const bool valid = is_list_of(document, [&](const Json& stage) {
-    return is_list_of(stage, [](const Json& name) { return name.is_string(); });
-  });
-  if (!valid) {
-    refuse_split("--modules must be a list of stages, each a list of names",
-                 R"(write [["model.embed_tokens","model.layers.0"],["model.layers.1",...]])");
-  }
-  ModuleNames names;
-  for (const Json& stage : document.list()) {
-    names.emplace_back();
-    for (const Json& name : stage.list()) names.back().push_back(name.text());
-  }
-  return names;
+  return text ? detail::parse_module_lists(*text, "--modules") : ModuleNames();
 }
 
 ModelSpec graph_of(const SplitArguments& arguments) {
@@ -208,13 +186,30 @@ std::string split_text(const ModelSpec& model, const Partition& partition,
   return text;
 }
 
+void set_layout(const std::string& layout, const ModelSpec& model, PartitionOptions& options) {
+  if (options.convention != ConventionName(Convention::kSluice)) {
+    refuse_split("--layout and --convention exclude each other", "leave --convention out");
+  }
+  options.modules = at_layout([&] { return detail::modules_of_layout(model, layout); });
+}
+
 int run_split(const SplitArguments& arguments) {
-  const PartitionOptions options = options_of(arguments);
+  PartitionOptions options = options_of(arguments);
+  if (arguments.emit) require_trainer(*arguments.emit);
   const ModelSpec model = model_of(arguments);
+  if (arguments.layout) set_layout(*arguments.layout, model, options);
   const Partition partition = partition_of(model, options);
   const std::vector<StageShape> shapes = shapes_of(arguments, model, partition);
+  const PeerLayout layout = {.model = model,
+                             .partition = partition,
+                             .schedule_name = options.schedule,
+                             .microbatch_size = arguments.microbatch_size.value_or(0)};
   if (arguments.json) {
-    print_exact(partition_json(model, partition, shapes).dump() + "\n");
+    Json object = partition_json(model, partition, shapes);
+    if (arguments.emit) object["emit"] = peer_layout_json(*arguments.emit, layout);
+    print_exact(object.dump() + "\n");
+  } else if (arguments.emit) {
+    print_exact(peer_layout_text(*arguments.emit, layout));
   } else {
     print(split_text(model, partition, shapes));
   }
@@ -255,7 +250,8 @@ Command split_command() {
                  {"By names",
                   {{"--split-points", &a.split_points, "cut before these layers: a,b"},
                    {"--cuts", &a.cuts, "cut after these layers: a,b"},
-                   {"--modules", &a.modules, "names per stage: [[\"a\",\"b\"],[\"c\"]]"}}},
+                   {"--modules", &a.modules, "names per stage: [[\"a\",\"b\"],[\"c\"]]"},
+                   {"--layout", &a.layout, kLayoutHelp}}},
                  {"What the ends hold (automodel)",
                   {{"--no-embeddings", &a.no_embeddings, "no embedding"},
                    {"--no-lm-head", &a.no_lm_head, "no head"},
@@ -268,7 +264,10 @@ Command split_command() {
                   {{"--microbatch-size", &a.microbatch_size, "for shapes: sequences per microbatch",
                     1, kMaxSize},
                    {"--seq-len", &a.seq_len, "for shapes: tokens per sequence", 1, kMaxSize},
+                   {"--emit", &a.emit, emit_help()},
                    {"--json", &a.json, "print one JSON object"}}}},
+      .rules = layout_rules({"--stages", "--layers-per-stage", "--remainder", "--split-points",
+                             "--cuts", "--modules"}),
       .run = [arguments] { return at_command("split", [&] { return run_split(*arguments); }); }};
 }
 

@@ -1,8 +1,9 @@
+#include "report/plan_output.h"
+
 #include <algorithm>
 #include <ostream>
 
 #include "base/format.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "plan/data_parallel.h"
 #include "plan/option_words.h"
@@ -10,7 +11,6 @@
 #include "report/candidates_output.h"
 #include "report/partition_output.h"
 #include "report/program_output.h"
-#include "sluice/plan.h"
 
 namespace sluice {
 namespace {
@@ -230,7 +230,9 @@ std::ostream& operator<<(std::ostream& out, const Plan& plan) {
   return out << describe_plan(plan, {});
 }
 
-std::string plan_json(const Plan& plan) {
+std::string plan_json(const Plan& plan) { return plan_object(plan).dump(2) + "\n"; }
+
+Json plan_object(const Plan& plan) {
   Json memory = Json::array();
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const RankMemory& of = plan.ranks[rank].memory;
@@ -274,7 +276,7 @@ std::string plan_json(const Plan& plan) {
   object["memory"] = std::move(memory);
   object["notes"] = plan.notes;
   object["warnings"] = plan.warnings;
-  return object.dump(2) + "\n";
+  return object;
 }
 
 }  // namespace sluice

@@ -533,7 +533,7 @@ TEST_F(CommandLineTest, PointsFromAnUnknownOptionToTheKeys) {
   write_config();
   expect_error("plan run.toml --frobnicate", 2,
                "unknown option '--frobnicate'; command 'sluice plan'; one of: --help, --json, "
-               "--compare, --draw, --critical-path, --measure, "
+               "--compare, --draw, --critical-path, --layout, --emit, --out, --measure, "
                "--device-memory, --flops, --bandwidth, "
                "or a key as --section.key VALUE: see 'sluice config reference'");
   EXPECT_NE(run("train --help").out.find("sluice config reference"), std::string::npos);

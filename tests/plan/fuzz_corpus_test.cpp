@@ -8,6 +8,7 @@ extern "C" int fuzz_adapter_config(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_model_config(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_jsonl_row(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_layout(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_row_tokens(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_safetensors(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_schedule_csv(const std::uint8_t* data, std::size_t size);
@@ -31,6 +32,8 @@ TEST(FuzzCorpusTest, ReplaysTheModelConfigurationsFoundSoFar) {
 }
 
 TEST(FuzzCorpusTest, ReplaysTheCostsFoundSoFar) { replay("costs", fuzz_costs); }
+
+TEST(FuzzCorpusTest, ReplaysTheLayoutsFoundSoFar) { replay("layout", fuzz_layout); }
 
 TEST(FuzzCorpusTest, ReplaysTheRowsFoundSoFar) {
   replay("jsonl_row", fuzz_jsonl_row);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "plan/choose/best.h"
 #include "plan/partition/cutting.h"
+#include "plan/partition/layout_text.h"
 #include "plan/passes/passes.h"
 #include "plan/predict/layer_times.h"
 #include "sluice/error.h"
@@ -70,7 +71,8 @@ class Questioner {
     result_.max_bytes = question.max_bytes;
   }
 
-  void ask(const StageMap& stage_map, const Costs& costs) {
+  void ask(const StageMap& stage_map, const Costs& costs,
+           const std::shared_ptr<const Partition>& partition = nullptr) {
     SearchOptions options;
     options.max_bytes = question_.max_bytes;
     options.effort = question_.effort;
@@ -85,6 +87,7 @@ class Questioner {
         continue;  // unsupported stages or microbatches
       }
       if (answer.schedule.stage_map != stage_map) continue;
+      answer.partition = partition;
       judge(answer, costs);
       if (answer.refusal.empty()) options.starts.push_back(answer.schedule);
       result_.named.push_back(std::move(answer));
@@ -92,7 +95,7 @@ class Questioner {
     std::optional<Schedule> found =
         search_schedule(stage_map, question_.num_microbatches, costs, options);
     if (!found) return;
-    ScheduleAnswer answer{std::move(*found), {}, {}, {}};
+    ScheduleAnswer answer{std::move(*found), {}, {}, {}, partition};
     judge(answer, costs);
     if (!answer.refusal.empty()) {
       throw Error(ErrorKind::kInternal,
@@ -103,7 +106,8 @@ class Questioner {
       result_.found = std::move(answer);
   }
 
-  SearchResult result() {
+  SearchResult result(ModelSpec model = {}) {
+    result_.model = std::move(model);
     for (std::size_t i = 0; i < result_.named.size(); ++i) {
       const ScheduleAnswer& each = result_.named[i];
       if (!each.refusal.empty()) continue;
@@ -141,11 +145,28 @@ class Questioner {
   SearchResult result_;
 };
 
-SearchResult search_with_layers(const ScheduleQuestion& question, const LayerTimes& times) {
-  const ModelSpec model = model_of_times(times);
+// Returns the stages per rank that the layout needs. Throws if they are not the same on all ranks.
+int stages_of_layout(const ScheduleQuestion& question, const ModuleNames& modules) {
+  const auto num_stages = static_cast<int>(modules.size());
+  if (num_stages % question.num_ranks != 0 ||
+      (question.stages_per_rank > 0 &&
+       num_stages != question.stages_per_rank * question.num_ranks)) {
+    refuse(formatted("the layout has {}, which do not fit {}", counted(num_stages, "stage"),
+                     counted(question.num_ranks, "rank")),
+           "`layout`", "set `num_ranks` to a divisor of the stages");
+  }
+  return num_stages / question.num_ranks;
+}
+
+SearchResult search_with_layers(const ScheduleQuestion& question, const ModelSpec& model,
+                                const LayerTimes& times) {
   Questioner questioner(question);
+  const ModuleNames modules =
+      question.layout.empty() ? ModuleNames() : detail::modules_of_layout(model, question.layout);
   std::vector<int> counts = {question.stages_per_rank};
-  if (question.stages_per_rank == 0) {
+  if (!modules.empty()) {
+    counts = {stages_of_layout(question, modules)};
+  } else if (question.stages_per_rank == 0) {
     counts = {1};
     if (2 * question.num_ranks <= model.num_blocks()) counts.push_back(2);
   }
@@ -154,16 +175,19 @@ SearchResult search_with_layers(const ScheduleQuestion& question, const LayerTim
       PartitionOptions options;
       options.num_ranks = question.num_ranks;
       options.schedule.reset();
-      options.num_stages = stage_map.num_stages();
       options.stage_to_rank = stage_map.ranks();
-      const Partition partition =
-          detail::split_by_costs(model, options, step_times(times, question.num_microbatches));
-      const Costs costs = stage_costs(times, partition);
+      options.modules = modules;
+      if (modules.empty()) options.num_stages = stage_map.num_stages();
+      const auto partition = std::make_shared<const Partition>(
+          modules.empty()
+              ? detail::split_by_costs(model, options, step_times(times, question.num_microbatches))
+              : make_partition(model, options));
+      const Costs costs = stage_costs(times, *partition);
       require_bytes(question, costs);
-      questioner.ask(stage_map, costs);
+      questioner.ask(stage_map, costs, partition);
     }
   }
-  return questioner.result();
+  return questioner.result(model);
 }
 
 std::string bytes_text(double bytes) { return human_bytes(static_cast<std::int64_t>(bytes)); }
@@ -177,6 +201,10 @@ double peak_of(const ScheduleAnswer& answer) {
 }
 
 SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& costs) {
+  if (!question.layout.empty()) {
+    refuse("`layout` needs the costs of layers, and these are the costs of stages", "`layout`",
+           "give the costs of layers");
+  }
   require_bytes(question, costs);
   std::vector<int> counts = {question.stages_per_rank};
   if (question.stages_per_rank == 0) {
@@ -198,7 +226,8 @@ SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& co
 SearchResult search_with_file(const ScheduleQuestion& question, const std::string& path) {
   const std::string text = read_text_or_pipe(path, kMaxFileBytes, ErrorKind::kInput);
   if (!holds_layer_times(text)) return search_with_costs(question, parse_costs_json(text, path));
-  return search_with_layers(question, parse_layer_times(text, path));
+  const LayerTimes times = parse_layer_times(text, path);
+  return search_with_layers(question, model_of_times(times), times);
 }
 
 std::optional<Error> search_shortage(const SearchResult& result) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct ScheduleQuestion {
   int num_ranks = 1, num_microbatches = 1;
   int stages_per_rank = 0;    // 0: as in the costs, or try 1 and 2
   std::string stage_to_rank;  // "loop", "v" or a list; "": loop, also v for 2 stages per rank
+  std::string layout;         // a split in another trainer's notation (layout_text.h); "": by costs
   std::optional<double> max_bytes;
   std::int64_t effort = SearchOptions().effort;  // per stage map
 };
@@ -27,7 +29,8 @@ struct ScheduleAnswer {
   Schedule schedule;
   Simulation simulation;
   VerifyReport report;
-  std::string refusal;  // why the schedule cannot be used, or ""
+  std::string refusal;                              // why the schedule cannot be used, or ""
+  std::shared_ptr<const Partition> partition = {};  // null: the costs are those of stages
 };
 
 // Returns the peak bytes of any rank, or 0 if unknown.
@@ -39,6 +42,7 @@ struct SearchResult {
   std::optional<std::size_t> best_named;
   bool is_better = false;
   std::optional<double> max_bytes;
+  ModelSpec model;  // of the costs, if they are those of layers
 };
 
 // Throws Error(kUsage) for an unsuitable stage map or number of stages, or if max_bytes is set but
