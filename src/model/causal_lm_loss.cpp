@@ -24,8 +24,12 @@ namespace {
                            kIgnoredLabel)});
 }
 
-void require_shapes(const std::string& what, const at::Tensor& x, const at::Tensor& labels_BL) {
-  if (x.dim() == 3 && labels_BL.sizes() == x.sizes().slice(0, 2)) return;
+// `row_parts`: the number of ranks that divide the length of `x` among them.
+void require_shapes(const std::string& what, const at::Tensor& x, const at::Tensor& labels_BL,
+                    std::int64_t row_parts = 1) {
+  if (x.dim() == 3 && labels_BL.dim() == 2 && labels_BL.size(0) == x.size(0) &&
+      labels_BL.size(1) == x.size(1) * row_parts)
+    return;
   throw Error(ErrorKind::kUsage,
               {.what = formatted("{} are {}, but labels are {}", what, to_text(meta_of(x)),
                                  to_text(meta_of(labels_BL))),
@@ -90,8 +94,8 @@ at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels
 at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
                           const at::Tensor& labels_BL) {
   // With sequence parallelism, x has only this rank's tokens, the labels have all.
-  if (!head.slices.sequence_parallel() || head.slices.degree() == 1)
-    require_shapes("the head's inputs", x_BLD, labels_BL);
+  require_shapes("the head's inputs", x_BLD, labels_BL,
+                 head.slices.sequence_parallel() ? head.slices.degree() : 1);
   const at::Tensor targets_R = targets_of(labels_BL);
   if (!are_in_vocabulary(targets_R, head.classes)) refuse_labels(labels_BL, head.classes);
   return ops::linear_cross_entropy_block(x_BLD, head, targets_R);

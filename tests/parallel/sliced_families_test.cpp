@@ -19,6 +19,7 @@
 #include "parallel/tree_exchange.h"
 #include "plan/slices.h"
 #include "sluice/causal_lm.h"
+#include "sluice/error.h"
 #include "sluice/model.h"
 #include "sluice/parts/chunk.h"
 
@@ -346,6 +347,20 @@ TEST(SlicedHeadTest, NoRankHasTheLogitsOfOthersWhereTheHeadHasTheLoss) {
       EXPECT_LE(largest_result(spec_of(family, chunks, true), fused), logits / 4) << fused;
     EXPECT_EQ(largest_result(spec_of(family, LossChunks::kOff, false), fused), logits) << fused;
   }
+}
+
+TEST(SlicedHeadTest, RefusesLabelsOfAnotherLengthWithDividedRows) {
+  const ModelSpec spec = spec_of({"llama", "llama", ""}, LossChunks::kOn, true);
+  on_slice_ranks({4, 4, true}, [&](const SliceGroup& tp) -> FoundByName {
+    Chunk chunk = chunk_of(spec, tp, /*fused=*/true, at::kFloat);
+    const at::Tensor ids = at::arange(3 * 64, at::kLong).remainder(97).view({3, 64});
+    const Values batch({{"input_ids", ids},
+                        {"labels", ids.narrow(1, 0, 16)},
+                        {"attention_mask", at::Tensor()},
+                        {"position_ids", at::Tensor()}});
+    EXPECT_THROW(chunk.forward({}, batch, 1, 1, 0), Error);
+    return {};
+  });
 }
 
 std::string test_name(const testing::TestParamInfo<Family>& family) {
