@@ -55,6 +55,10 @@ MUTATIONS = [
     ('the number of a call in its layer', 'src/layer/call_place.cpp', '++place.num_calls', 'place.num_calls'),
     ('that rows of a length that the slices do not divide are whole', 'src/parallel/slice_group.cpp',
      '(*lengths)[dim] % slices_.count == 0', 'true'),
+    ('the rows of other slices in a balance loss', 'src/model/experts.cpp',
+     'const at::Tensor sum_2E = reduce_from(sums_2E, tp);', 'const at::Tensor& sum_2E = sums_2E.front();'),
+    ('the gradients of experts of other slices', 'src/train/tied_sums.cpp',
+     'sum = sum_in_tree(terms, value.device());', 'sum = terms.front();'),
     ('the end of the layers of a step', 'src/train/step_end.cpp', '  post_layer_barrier();\n', ''),
 ]
 

@@ -439,42 +439,49 @@ void OperatorList::feed_forward(const FeedForwardSizes& sizes) {
   sizes.fused&& fuses() ? fused_feed_forward(sizes) : plain_feed_forward(sizes);
 }
 
-// Saved bytes do not depend on which experts are chosen. Cast weights of all experts count.
+// Saved bytes do not depend on which experts are chosen. Cast weights of all experts count. The
+// router and the experts are divided by rows over tensor-parallel ranks, whether or not the
+// activations between layers are, so all their bytes per token are `columns`.
 void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
                            const std::string& norm_behind, NormKind norm_kind) {
   const std::int64_t d = s.hidden, f = s.inner, e = s.experts, k = s.top_k;
   std::string x = "h";
   if (!norm_before.empty()) norm(norm_kind, norm_before, d, 1, "h", x = "normed h");
-  linear(s.block + ".gate", x, "scores of experts", d, e);
+  Operator& router = linear(s.block + ".gate", x, "scores of experts", d, e);
+  router.of_rows = true;
+  for (OperatorBytes& bytes : router.bytes) std::swap(bytes.bytes, bytes.columns);
+  const auto each_token = [](double bytes) { return columns(per_token(bytes)); };
   Operator& routes = add({"scores of experts"}, "shares");
   double routing = wide(e) + kInt64 * as_double(k);
   if (s.normalizes) routing += wide(k + 1);
   if (s.balances) routing += precision_.casts() ? wide(e) : stored(e);
   need(routes, kKept, Needed::kBackward, "routes",
-       ShapePolynomial{.constant = s.balances ? wide(e) : 0.0, .per_token = routing});
+       SharedBytes(once(s.balances ? wide(e) : 0.0)) + each_token(routing));
   const std::string each = s.block + ".experts.*.";
   Operator& of =
       add({x}, "results",
           {each + s.gate + ".weight", each + s.up + ".weight", each + s.down + ".weight"});
+  of.of_rows = true;
   of.forward_flops = of.input_flops = of.weight_flops =
       per_token(6 * as_double(d) * as_double(k) * as_double(f));
   of.casted_weights = casted_weights(3 * as_double(d) * as_double(e) * as_double(f));
   const std::int64_t between = s.activation == Activation::kRelu ? 2 : 3;
   const double operands = product(k * d) * (precision_.casts() ? 2 : 1);
   // The place of each choice among the tokens sorted by expert.
-  need(of, kKept, Needed::kFlows, "places", per_token(kInt64 * as_double(k)));
-  need(of, kKept, Needed::kBackward, "chosen", per_token(product(k * between * f)));
-  need(of, kKept, Needed::kTrains, "inner", per_token(product(k * f) + operands));
+  need(of, kKept, Needed::kFlows, "places", each_token(kInt64 * as_double(k)));
+  need(of, kKept, Needed::kBackward, "chosen", each_token(product(k * between * f)));
+  need(of, kKept, Needed::kTrains, "inner", each_token(product(k * f) + operands));
   need(of, kKeptForWeights, Needed::kTrains, "chosen",
-       per_token(operands + product(k * (3 * f + d))));
-  need(of, kInForward, Needed::kAlways, kMoment, per_token(product(5 * d + 2 * k * d + k * f + k)));
-  need(of, kOnEntry, Needed::kBackward, kMoment, per_token(product(2 * k * d)));
+       each_token(operands + product(k * (3 * f + d))));
+  need(of, kInForward, Needed::kAlways, kMoment,
+       rows(per_token(product(5 * d))) + each_token(product(2 * k * d + k * f + k)));
+  need(of, kOnEntry, Needed::kBackward, kMoment, each_token(product(2 * k * d)));
   need(of, kOnEntry, Needed::kWeight, kMoment, once(weight_gradient(as_double(f) * as_double(d))));
   Operator& weighs = add({"results", "shares"}, "fed");
   // The inverse of "places", and the chosen experts' router weights, float32 in some families.
   need(weighs, kKept, Needed::kFirstFlows, "shares",
-       per_token(kInt64 * as_double(k) + (s.wide_weights ? wide(k) : product(k))));
-  need(weighs, kKept, Needed::kSecondFlows, "results", per_token(product(k * d)));
+       each_token(kInt64 * as_double(k) + (s.wide_weights ? wide(k) : product(k))));
+  need(weighs, kKept, Needed::kSecondFlows, "results", each_token(product(k * d)));
   std::string result = "fed";
   if (!norm_behind.empty()) norm(norm_kind, norm_behind, d, 1, result, "normed fed");
   if (!norm_behind.empty()) result = "normed fed";

@@ -54,23 +54,23 @@ GatedExpert::GatedExpert(const detail::ExpertsConfig& config, std::int64_t hidde
     : activation_(config.activation) {
   const std::int64_t d = hidden_size, f = config.intermediate_size;
   const auto linear = [&](const std::string& name, std::int64_t in, std::int64_t out) {
-    return register_module(name, std::make_shared<Linear>(in, out, /*bias=*/false, options));
+    return register_module(name, std::make_shared<SharedLinear>(in, out, options));
   };
   gate_ = linear(config.gate, d, f);
   up_ = linear(config.up, d, f);
   down_ = linear(config.down, f, d);
 }
 
-at::Tensor GatedExpert::forward(const at::Tensor& x_TD) const {
-  const at::Tensor gate_TF = detail::activate(gate_->forward(x_TD), activation_);
-  return down_->forward(gate_TF * up_->forward(x_TD));
+at::Tensor GatedExpert::forward(const at::Tensor& x_TD, std::size_t slice) const {
+  const at::Tensor gate_TF = detail::activate(gate_->forward(x_TD, slice), activation_);
+  return down_->forward(gate_TF * up_->forward(x_TD, slice), slice);
 }
 
 Experts::Experts(const detail::ExpertsConfig& config, std::int64_t hidden_size,
                  const LayerOptions& options)
     : config_(config), tp_(SliceGroup::current()) {
-  gate_ = register_module("gate", std::make_shared<Linear>(hidden_size, config.num_experts,
-                                                           /*bias=*/false, options));
+  gate_ = register_module("gate",
+                          std::make_shared<SharedLinear>(hidden_size, config.num_experts, options));
   const auto list = register_module("experts", std::make_shared<torch::nn::Module>("Experts"));
   for (std::int64_t i = 0; i < config.num_experts; ++i) {
     experts_.push_back(list->register_module(
@@ -78,11 +78,28 @@ Experts::Experts(const detail::ExpertsConfig& config, std::int64_t hidden_size,
   }
 }
 
-Experts::Output Experts::forward(const at::Tensor& own_BLD, const BatchPositions& batch) const {
+Experts::Output Experts::forward(const at::Tensor& given_BLD, const BatchPositions& batch) const {
   const bool divides_rows = tp_.sequence_parallel();
-  const at::Tensor x_BLD = divides_rows ? gather_from(own_BLD, tp_, tp_.sequence_dim()) : own_BLD;
-  const at::Tensor x_TD = x_BLD.flatten(0, 1);
-  const at::Tensor logits_TE = gate_->forward(x_TD);
+  const std::int64_t length = whole_length(given_BLD, tp_), dim = tp_.sequence_dim();
+  const at::Tensor x_BLD = divides_rows ? given_BLD : scatter_to(given_BLD, tp_, dim);
+  std::vector<at::Tensor> results_BLD, logits_TE;
+  for (const at::Tensor& rows_BLD : own_slices(x_BLD, length, tp_, dim)) {
+    const std::size_t slice = results_BLD.size();
+    const at::Tensor x_TD = rows_BLD.flatten(0, 1);
+    logits_TE.push_back(gate_->forward(x_TD, slice));
+    results_BLD.push_back(of_slice(x_TD, logits_TE.back(), slice).view_as(rows_BLD));
+  }
+  const at::Tensor own_BLD = results_BLD.size() == 1 ? results_BLD[0] : at::cat(results_BLD, dim);
+  Output output{divides_rows ? own_BLD : gather_from(own_BLD, tp_, dim)};
+  if (config_.balance_coefficient) {
+    output.written.push_back(load_balancing_loss(
+        logits_TE, config_.top_k, given_BLD.size(0) * length, batch.attention_mask, tp_));
+  }
+  return output;
+}
+
+at::Tensor Experts::of_slice(const at::Tensor& x_TD, const at::Tensor& logits_TE,
+                             std::size_t slice) const {
   auto [weights_TK, experts_TK] =
       at::softmax(logits_TE, -1, wide_type(logits_TE)).topk(config_.top_k, /*dim=*/-1);
   if (config_.normalizes) weights_TK = weights_TK / weights_TK.sum(-1, /*keepdim=*/true);
@@ -91,41 +108,67 @@ Experts::Output Experts::forward(const at::Tensor& own_BLD, const BatchPositions
   const Routes routes(experts_TK, config_.num_experts);
   std::vector<at::Tensor> results =
       TakeRows::apply(x_TD, routes.token, routes.place).split_with_sizes(routes.counts);
-  for (std::size_t i = 0; i < results.size(); ++i) results[i] = experts_[i]->forward(results[i]);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    results[i] = experts_[i]->forward(results[i], slice);
   at::Tensor sorted = at::cat(results);
   results.clear();
   const at::Tensor chosen_TKD =
       TakeRows::apply(std::exchange(sorted, {}), routes.place, routes.choice)
           .unflatten(0, experts_TK.sizes());
   const at::Tensor sum_TD = (chosen_TKD * weights_TK.unsqueeze(-1)).sum(1);
-
-  const at::Tensor sum_BLD = sum_TD.to(x_BLD.scalar_type()).view_as(x_BLD);
-  Output output{divides_rows ? scatter_to(sum_BLD, tp_, tp_.sequence_dim()) : sum_BLD};
-  if (config_.balance_coefficient) {
-    output.written.push_back(load_balancing_loss(logits_TE, config_.top_k, batch.attention_mask));
-  }
-  return output;
+  return sum_TD.to(x_TD.scalar_type());
 }
 
-at::Tensor load_balancing_loss(const at::Tensor& logits_TE, std::int64_t top_k,
-                               const at::Tensor& mask_BL) {
+namespace {
+
+// Sums over the tokens of one slice: how often each expert is chosen, and its probabilities.
+struct BalanceSums {
+  at::Tensor choices_E, probabilities_E;
+};
+
+BalanceSums balance_sums(const at::Tensor& logits_TE, std::int64_t top_k,
+                         const at::Tensor& mask_T) {
   const std::int64_t num_experts = logits_TE.size(1);
   const at::Tensor probabilities_TE = at::softmax(logits_TE, -1);
   const at::Tensor experts_TK = std::get<1>(probabilities_TE.detach().topk(top_k, /*dim=*/-1));
   const at::Tensor wide_TE = probabilities_TE.to(at::kFloat);
-  if (!mask_BL.defined()) {
-    const auto tokens = static_cast<double>(logits_TE.size(0));
-    const at::Tensor counts_E = at::bincount(experts_TK.flatten(), {}, num_experts).to(at::kFloat);
-    const at::Tensor shares_E = counts_E * (static_cast<double>(num_experts) / (tokens * tokens));
-    return (shares_E * wide_TE.sum(0)).sum();
+  if (!mask_T.defined()) {
+    return {at::bincount(experts_TK.flatten(), {}, num_experts).to(at::kFloat), wide_TE.sum(0)};
   }
-  const at::Tensor mask_T = mask_BL.to(logits_TE.device(), at::kFloat).flatten();
-  const at::Tensor tokens = mask_T.sum().clamp_min(1);
-  const at::Tensor counts_E =
-      at::zeros({num_experts}, mask_T.options())
-          .scatter_add(0, experts_TK.flatten(), mask_T.repeat_interleave(top_k));
-  const at::Tensor shares_E = counts_E * static_cast<double>(num_experts) / (tokens * tokens);
-  return (shares_E * (wide_TE * mask_T.unsqueeze(-1)).sum(0)).sum();
+  return {at::zeros({num_experts}, mask_T.options())
+              .scatter_add(0, experts_TK.flatten(), mask_T.repeat_interleave(top_k)),
+          (wide_TE * mask_T.unsqueeze(-1)).sum(0)};
+}
+
+}  // namespace
+
+at::Tensor load_balancing_loss(const std::vector<at::Tensor>& logits_TE, std::int64_t top_k,
+                               std::int64_t num_tokens, const at::Tensor& mask_BL,
+                               const SliceGroup& tp) {
+  at::Tensor mask;
+  std::vector<at::Tensor> masks_BL(logits_TE.size());
+  if (mask_BL.defined()) {
+    mask = mask_BL.to(logits_TE.front().device(), at::kFloat);
+    const IndexRange own = tp.range(mask.size(1));
+    masks_BL = own_slices(mask.narrow(1, own.offset, own.size), mask.size(1), tp, 1);
+  }
+  std::vector<at::Tensor> sums_2E;
+  BalanceSums all;
+  for (std::size_t i = 0; i < logits_TE.size(); ++i) {
+    all = balance_sums(logits_TE[i], top_k, mask.defined() ? masks_BL[i].flatten() : at::Tensor());
+    if (tp.slices().count > 1) sums_2E.push_back(at::stack({all.choices_E, all.probabilities_E}));
+  }
+  if (tp.slices().count > 1) {
+    const at::Tensor sum_2E = reduce_from(sums_2E, tp);
+    all = {sum_2E[0].detach(), sum_2E[1]};
+  }
+  const auto num_experts = static_cast<double>(logits_TE.front().size(1));
+  if (!mask.defined()) {
+    const auto tokens = static_cast<double>(num_tokens);
+    return (all.choices_E * (num_experts / (tokens * tokens)) * all.probabilities_E).sum();
+  }
+  const at::Tensor tokens = mask.sum().clamp_min(1);
+  return (all.choices_E * num_experts / (tokens * tokens) * all.probabilities_E).sum();
 }
 
 }  // namespace sluice

@@ -5,8 +5,9 @@
 // 1. Each expert processes its tokens in order, and a token sums its experts' outputs by falling
 //    probability. Results are bitwise equal on every device and in every layout.
 // 2. An expert without tokens has zero gradients, so that its weights still decay.
-// 3. Tensor-parallel ranks compute the router and all experts on all rows. Their gradients are
-//    equal and must not be summed.
+// 3. Each tensor-parallel slice computes the router and the experts on its own rows of the
+//    sequence. The weights are whole on every rank, and their gradients are summed over the slices
+//    once a step.
 // Shapes: modules.h, and T tokens, E experts, K experts per token.
 #pragma once
 
@@ -23,11 +24,12 @@ class GatedExpert : public torch::nn::Module {
  public:
   GatedExpert(const detail::ExpertsConfig& config, std::int64_t hidden_size,
               const LayerOptions& options);
-  at::Tensor forward(const at::Tensor& x_TD) const;
+  // slice: index among the tensor-parallel slices of this rank
+  at::Tensor forward(const at::Tensor& x_TD, std::size_t slice = 0) const;
 
  private:
   detail::Activation activation_;
-  std::shared_ptr<Linear> gate_, up_, down_;
+  std::shared_ptr<SharedLinear> gate_, up_, down_;
 };
 
 class Experts : public detail::FeedForward {
@@ -38,15 +40,18 @@ class Experts : public detail::FeedForward {
   Output forward(const at::Tensor& own_BLD, const BatchPositions& batch) const override;
 
  private:
+  at::Tensor of_slice(const at::Tensor& x_TD, const at::Tensor& logits_TE, std::size_t slice) const;
+
   detail::ExpertsConfig config_;
   SliceGroup tp_;
-  std::shared_ptr<Linear> gate_;
+  std::shared_ptr<SharedLinear> gate_;
   std::vector<std::shared_ptr<GatedExpert>> experts_;
 };
 
-// E times the sum over experts of (share of choices * mean probability). Tokens with mask 0 do not
-// count.
-at::Tensor load_balancing_loss(const at::Tensor& logits_TE, std::int64_t top_k,
-                               const at::Tensor& mask_BL = {});
+// E times the sum over experts of (share of choices * mean probability), over the tokens [B, L] of
+// all tensor-parallel slices. Tokens with mask 0 do not count. logits: of each slice of this rank.
+at::Tensor load_balancing_loss(const std::vector<at::Tensor>& logits_TE, std::int64_t top_k,
+                               std::int64_t num_tokens, const at::Tensor& mask_BL = {},
+                               const SliceGroup& tp = {});
 
 }  // namespace sluice

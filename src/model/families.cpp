@@ -112,6 +112,24 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
   return spec;
 }
 
+namespace {
+
+// Freezes the variables of frozen weights that slices share (ParameterSlices::first_use).
+void freeze_further_variables(torch::nn::Module& module) {
+  const auto parameters = module.named_parameters();
+  for (const auto& item : module.named_modules()) {
+    const auto* const sliced = dynamic_cast<const SlicedModule*>(item.value().get());
+    if (!sliced) continue;
+    const std::string prefix = item.key().empty() ? "" : item.key() + ".";
+    for (const auto& [name, held] : sliced->slices()) {
+      if (!held.first_use.empty() && !parameters[prefix + held.first_use].requires_grad())
+        parameters[prefix + name].set_requires_grad(false);
+    }
+  }
+}
+
+}  // namespace
+
 void freeze_as(const LayerInfo& info, LayerSpec& spec) {
   std::vector<std::string> frozen;
   for (const ParameterSpec& parameter : info.parameters) {
@@ -122,6 +140,7 @@ void freeze_as(const LayerInfo& info, LayerSpec& spec) {
     std::shared_ptr<torch::nn::Module> module = make();
     const auto parameters = module->named_parameters();
     for (const std::string& name : frozen) parameters[name].set_requires_grad(false);
+    freeze_further_variables(*module);
     return module;
   };
 }

@@ -34,6 +34,10 @@ ParameterSlices slices_of(std::vector<std::int64_t> shape, int dim,
   return slices;
 }
 
+std::string name_of_variable(int slice) {
+  return slice == 0 ? "weight" : "weight_" + std::to_string(slice);
+}
+
 }  // namespace
 
 void require_one_slice(const std::string& what) {
@@ -119,6 +123,35 @@ std::vector<std::pair<std::string, ParameterSlices>> Linear::slices() const {
 at::Tensor Linear::forward(const at::Tensor& x) const {
   if (fused_ && !is_adapted() && supports_fused(x)) return ops::linear_block(x, weights());
   return adapted(at::linear(x, weight_, bias_), x);
+}
+
+SharedLinear::SharedLinear(std::int64_t in, std::int64_t out, const LayerOptions& options)
+    : Linear(in, out, /*bias=*/false, options),
+      tp_(SliceGroup::current()),
+      variables_{weight_},
+      fused_(options.fused) {
+  for (int slice = 1; slice < tp_.slices().size(); ++slice)
+    variables_.push_back(register_parameter(name_of_variable(slice), weight_.detach()));
+}
+
+std::vector<std::pair<std::string, ParameterSlices>> SharedLinear::slices() const {
+  if (!is_sliced(tp_)) return {};
+  std::vector<std::pair<std::string, ParameterSlices>> all;
+  const SliceRange own = tp_.slices();
+  for (int slice = 0; slice < own.size(); ++slice) {
+    all.push_back({name_of_variable(slice),
+                   {.global_shape = weight_.sizes().vec(),
+                    .slices = {own.begin + slice, own.begin + slice + 1, own.count},
+                    .summed = {Axis::kTp},
+                    .first_use = slice == 0 ? "" : name_of_variable(0)}});
+  }
+  return all;
+}
+
+at::Tensor SharedLinear::forward(const at::Tensor& x, std::size_t slice) const {
+  const at::Tensor& weight = variables_.at(slice);
+  if (fused_ && supports_fused(x)) return ops::linear_block(x, {weight, {}, false});
+  return at::linear(x, weight);
 }
 
 Conv1D::Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options, Division division)

@@ -68,6 +68,21 @@ class Conv1D : public Linear {
   at::Tensor forward(const at::Tensor& x) const;
 };
 
+// A Linear without bias whose whole weight every tensor-parallel slice applies to its own rows. Has
+// one variable per slice of this rank, so that each slice's gradient has a separate sum.
+class SharedLinear : public Linear {
+ public:
+  SharedLinear(std::int64_t in, std::int64_t out, const LayerOptions& options);
+  // slice: index among the slices of this rank
+  at::Tensor forward(const at::Tensor& x, std::size_t slice = 0) const;
+  std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
+
+ private:
+  SliceGroup tp_;
+  std::vector<at::Tensor> variables_;  // weight_ and its aliases
+  bool fused_;
+};
+
 class Norm : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) const = 0;

@@ -13,6 +13,9 @@ namespace {
 constexpr std::array<std::string_view, 7> kNames = {"pp", "dp_replicate", "dp_shard", "cp",
                                                     "tp", "ep",           "ep_shard"};
 
+// ep_shard x ep covers the ranks along these axes, the last one fastest.
+constexpr std::array kAxesOfExperts = {Axis::kDpReplicate, Axis::kDpShard, Axis::kCp, Axis::kTp};
+
 constexpr std::size_t index_of(Axis axis) { return static_cast<std::size_t>(axis); }
 
 bool is_of_experts(Axis axis) { return axis == Axis::kEp || axis == Axis::kEpShard; }
@@ -46,11 +49,12 @@ Mesh::Mesh(const MeshSizes& sizes, const Order& order)
       refuse_mesh("the mesh has more than 2147483647 ranks", "make an axis smaller");
     }
   }
-  const int shared = sizes.dp_replicate * sizes.dp_shard * sizes.cp;
+  const int shared = sizes.dp_replicate * sizes.dp_shard * sizes.cp * sizes.tp;
   if (ep_ < 1 || shared % ep_ != 0) {
-    refuse_mesh(formatted("ep = {} does not divide the {} ranks of dp_replicate x dp_shard x cp",
-                          ep_, shared),
-                "give a divisor of it");
+    refuse_mesh(
+        formatted("ep = {} does not divide the {} ranks of dp_replicate x dp_shard x cp x tp", ep_,
+                  shared),
+        "give a divisor of it");
   }
 }
 
@@ -63,16 +67,16 @@ int Mesh::num_ranks() const {
 int Mesh::size(Axis axis) const {
   if (axis == Axis::kEp) return ep_;
   if (axis == Axis::kEpShard) {
-    return size_at(Axis::kDpReplicate) * size_at(Axis::kDpShard) * size_at(Axis::kCp) / ep_;
+    return size_at(Axis::kDpReplicate) * size_at(Axis::kDpShard) * size_at(Axis::kCp) *
+           size_at(Axis::kTp) / ep_;
   }
   return size_at(axis);
 }
 
 int Mesh::expert_position(int rank) const {
-  return (coordinate(rank, Axis::kDpReplicate) * size_at(Axis::kDpShard) +
-          coordinate(rank, Axis::kDpShard)) *
-             size_at(Axis::kCp) +
-         coordinate(rank, Axis::kCp);
+  int position = 0;
+  for (const Axis axis : kAxesOfExperts) position = position * size(axis) + coordinate(rank, axis);
+  return position;
 }
 
 int Mesh::coordinate(int rank, Axis axis) const {
@@ -107,18 +111,17 @@ std::vector<int> Mesh::group(int rank, Axis axis) const {
   }
   const auto stride_of = [&](Axis grid_axis) { return strides_[index_of(grid_axis)]; };
   int first = rank;
-  for (const Axis shared : {Axis::kDpReplicate, Axis::kDpShard, Axis::kCp}) {
-    first -= coordinate(rank, shared) * stride_of(shared);
-  }
+  for (const Axis axis : kAxesOfExperts) first -= coordinate(rank, axis) * stride_of(axis);
   const int here = expert_position(rank);
   const int step = axis == Axis::kEp ? 1 : ep_;
   const int begin = axis == Axis::kEp ? here - here % ep_ : here % ep_;
   for (int i = 0; i < size(axis); ++i) {
     int position = begin + i * step;
-    int member = first + position % size_at(Axis::kCp) * stride_of(Axis::kCp);
-    position /= size_at(Axis::kCp);
-    member += position % size_at(Axis::kDpShard) * stride_of(Axis::kDpShard);
-    member += position / size_at(Axis::kDpShard) * stride_of(Axis::kDpReplicate);
+    int member = first;
+    for (auto of = kAxesOfExperts.rbegin(); of != kAxesOfExperts.rend(); ++of) {
+      member += position % size_at(*of) * stride_of(*of);
+      position /= size_at(*of);
+    }
     ranks.push_back(member);
   }
   return ranks;

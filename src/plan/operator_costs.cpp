@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "base/name_pattern.h"
+
 namespace sluice::detail {
 namespace {
 
@@ -108,11 +110,11 @@ LayerCost cost_of(const LayerOperators& operators,
     if (gradients.needs(Needed::kBackward)) flowing.insert(each.writes);
     const bool is_divided =
         each.of_heads || std::any_of(each.weights.begin(), each.weights.end(), share.divides);
-    const double part = is_divided ? share.columns : 1;
+    const double part = is_divided || each.of_rows ? share.columns : 1;
     add(cost.forward_flops, each.forward_flops, part);
     if (gradients.flows) add(cost.input_flops, each.input_flops, part);
     if (gradients.weight) add(cost.weight_flops, each.weight_flops, part);
-    cost.casted_weights += part * each.casted_weights;
+    cost.casted_weights += (is_divided ? share.columns : 1) * each.casted_weights;
     const bool is_early =
         (each.plain == Operator::Plain::kMatrix && is_divided && share.early_matrices) ||
         (each.plain == Operator::Plain::kNorm && share.early_norms);
@@ -130,6 +132,18 @@ LayerCost cost_of(const LayerOperators& operators,
 LayerCost cost_of(const LayerOperators& operators) {
   return cost_of(
       operators, [](const std::string&) { return true; }, /*flows=*/true);
+}
+
+bool has_gradient_of_each_slice(const LayerInfo& layer, const std::string& parameter) {
+  if (!layer.operators) return false;
+  return std::any_of(
+      layer.operators->all.begin(), layer.operators->all.end(), [&](const Operator& each) {
+        return each.of_rows &&
+               std::any_of(each.weights.begin(), each.weights.end(),
+                           [&](const std::string& weight) {
+                             return matches_pattern(layer.name + "." + weight, parameter);
+                           });
+      });
 }
 
 }  // namespace sluice::detail

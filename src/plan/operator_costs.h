@@ -44,6 +44,8 @@ struct Operator {
   std::vector<std::string> weights;  // name patterns, without the layer's prefix
   ShapePolynomial forward_flops, input_flops, weight_flops;
   bool of_heads = false;  // divided like attention heads, although without weights
+  // Computed by each tensor-parallel slice on its own rows, with whole weights (routers, experts).
+  bool of_rows = false;
   // Whether this is LibTorch's own matrix product or norm. LayerShare::early_matrices needs it.
   enum class Plain : std::uint8_t { kNo, kMatrix, kNorm } plain = Plain::kNo;
   double casted_weights = 0;
@@ -74,5 +76,8 @@ LayerCost cost_of(const LayerOperators& operators,
                   const std::function<bool(const std::string&)>& trains, bool flows,
                   const LayerShare& share = {});
 LayerCost cost_of(const LayerOperators& operators);
+
+// Whether each slice of a rank has its own gradient sum of a parameter (Operator::of_rows).
+bool has_gradient_of_each_slice(const LayerInfo& layer, const std::string& parameter);
 
 }  // namespace sluice::detail

@@ -7,7 +7,6 @@
 
 #include "base/format.h"
 #include "comm/sum_in_order.h"
-#include "optim/packed_parts.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -50,6 +49,21 @@ class TiedGathering {
   std::map<int, std::vector<std::size_t>> uses_of_rank_;
   std::vector<Work<std::vector<at::Tensor>>> rounds_;
 };
+
+PartMeta meta_of_gradient(const at::Tensor& value) {
+  const bool is_half = at::isReducedFloatingType(value.scalar_type());
+  return {value.numel(), is_half ? at::kFloat : value.scalar_type()};
+}
+
+// Copies the sum into the memory of a local use's gradient, so that weights that slices share, such
+// as experts, need no more memory. Returns the sum itself if no local use has a gradient.
+at::Tensor in_memory_of_gradient(const SharedParameter& parameter, const at::Tensor& sum) {
+  for (const ParameterUse& use : parameter.uses) {
+    if (!sum.defined() || !use.stage || !use.gradient().defined()) continue;
+    return use.gradient().is_same(sum) ? sum : use.gradient().copy_(sum);
+  }
+  return sum;
+}
 
 at::Tensor sum_of(const SharedParameter& parameter, const std::vector<at::Tensor>& gradients) {
   return sum_in_order(gradients, parameter.local_use()->value().device());
@@ -101,38 +115,62 @@ void TiedSums::sum_remaining_ties() {
 }
 
 void TiedSums::sum_slices() {
-  std::vector<const SharedParameter*> shared;
-  std::vector<at::Tensor> sums;
+  std::vector<SliceBucket> buckets;
+  std::int64_t bytes = kBucketBytes;
   for (const SharedParameter& parameter : parameters_) {
     if (!parameter.has_partial_sums() || !parameter.local_use() || summed_.count(parameter.name))
       continue;
-    std::vector<at::Tensor> gradients;
-    for (const ParameterUse& use : parameter.uses) gradients.push_back(use.gradient());
-    shared.push_back(&parameter);
-    sums.push_back(sum_in_tree(gradients, parameter.local_use()->value().device()));
-  }
-  if (shared.empty()) return;
-  if (shares_) {
-    std::vector<at::Tensor> parts;
-    std::vector<PartMeta> metas;
-    for (std::size_t i = 0; i < shared.size(); ++i) {
-      const at::Tensor& value = shared[i]->local_use()->value();
-      const bool is_half = at::isReducedFloatingType(value.scalar_type());
-      metas.push_back({value.numel(), is_half ? at::kFloat : value.scalar_type()});
-      parts.push_back(sums[i].defined() ? sums[i].contiguous().view(-1) : at::Tensor());
+    const PartMeta meta = meta_of_gradient(parameter.local_use()->value());
+    const std::int64_t size = meta.numel * static_cast<std::int64_t>(c10::elementSize(meta.dtype));
+    if (bytes + size > kBucketBytes) {
+      buckets.emplace_back();
+      bytes = 0;
     }
-    const at::Device device = shared.front()->local_use()->value().device();
-    std::vector<std::vector<at::Tensor>> of_share;
-    for (const at::Tensor& packed : shares_.all_gather(pack_parts(parts, device)).wait())
-      of_share.push_back(unpack_parts(packed, metas));
-    for (std::size_t i = 0; i < shared.size(); ++i) {
+    bytes += size;
+    buckets.back().parameters.push_back(&parameter);
+    buckets.back().metas.push_back(meta);
+  }
+  // Two buckets are in flight, so that the memory for other ranks' gradients stays small.
+  for (std::size_t i = 0; i <= buckets.size(); ++i) {
+    if (i < buckets.size()) begin_slices(buckets[i]);
+    if (i > 0) finish_slices(buckets[i - 1]);
+  }
+}
+
+void TiedSums::begin_slices(SliceBucket& bucket) const {
+  for (const SharedParameter* parameter : bucket.parameters) {
+    std::vector<at::Tensor> gradients;
+    for (const ParameterUse& use : parameter->uses) gradients.push_back(use.gradient());
+    bucket.own.push_back(gradients.size() == 1
+                             ? gradients.front()
+                             : sum_in_tree(gradients, parameter->local_use()->value().device()));
+  }
+  if (!shares_) return;
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& own : bucket.own)
+    parts.push_back(own.defined() ? own.contiguous().view(-1) : at::Tensor());
+  bucket.gathered.push_back(shares_.all_gather(
+      pack_parts(parts, bucket.parameters.front()->local_use()->value().device())));
+}
+
+void TiedSums::finish_slices(SliceBucket& bucket) {
+  std::vector<std::vector<at::Tensor>> of_share;
+  for (Work<std::vector<at::Tensor>>& work : bucket.gathered)
+    for (const at::Tensor& packed : work.wait())
+      of_share.push_back(unpack_parts(packed, bucket.metas));
+  for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+    const SharedParameter& parameter = *bucket.parameters[i];
+    at::Tensor sum = bucket.own[i];
+    if (shares_) {
       std::vector<at::Tensor> terms;
       for (const auto& of_one : of_share) terms.push_back(of_one[i]);
-      sums[i] = sum_in_tree(terms, device);
-      if (sums[i].defined()) sums[i] = sums[i].view(shared[i]->local_use()->value().sizes());
+      const at::Tensor& value = parameter.local_use()->value();
+      sum = sum_in_tree(terms, value.device());
+      if (sum.defined()) sum = sum.view(value.sizes());
     }
+    put_sum(parameter, in_memory_of_gradient(parameter, sum));
   }
-  for (std::size_t i = 0; i < shared.size(); ++i) put_sum(*shared[i], sums[i]);
+  bucket = {};
 }
 
 void TiedSums::put_sum(const SharedParameter& parameter, const at::Tensor& sum) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/run_groups.h"
+#include "optim/packed_parts.h"
 #include "sluice/program.h"
 #include "train/parameter_list.h"
 
@@ -35,7 +36,16 @@ class TiedSums {
 
  private:
   const SharedParameter* parameter_of(int group) const;
+  // Weights that slices share, which are exchanged together.
+  struct SliceBucket {
+    std::vector<const SharedParameter*> parameters = {};
+    std::vector<PartMeta> metas = {};
+    std::vector<at::Tensor> own = {};                          // sums over the slices of this rank
+    std::vector<Work<std::vector<at::Tensor>>> gathered = {};  // empty for one rank
+  };
   void sum_slices();
+  void begin_slices(SliceBucket& bucket) const;
+  void finish_slices(SliceBucket& bucket);
   void put_sum(const SharedParameter& parameter, const at::Tensor& sum);
 
   const Program& program_;

@@ -44,6 +44,11 @@ Choice choose(Experts& experts, const detail::ExpertsConfig& config, const at::T
   return {weights.to(x_TD.scalar_type()), indices};
 }
 
+at::Tensor balance(const at::Tensor& logits_TE, std::int64_t top_k,
+                   const at::Tensor& mask_BL = {}) {
+  return load_balancing_loss({logits_TE}, top_k, logits_TE.size(0), mask_BL);
+}
+
 at::Tensor by_token(Experts& experts, const detail::ExpertsConfig& config,
                     const at::Tensor& x_BLD) {
   auto weights = experts.named_parameters();
@@ -138,8 +143,8 @@ TEST(ExpertsTest, WeightsOfAHalfTypeAreRoundedUnlessTheyStayWide) {
 
 TEST(LoadBalancingLossTest, IsTopKWhenAllExpertsAreAlike) {
   const at::Tensor logits_TE = at::zeros({8, 4});
-  EXPECT_NEAR(load_balancing_loss(logits_TE, 1).item<double>(), 1.0, 1e-6);
-  EXPECT_NEAR(load_balancing_loss(logits_TE, 3).item<double>(), 3.0, 1e-6);
+  EXPECT_NEAR(balance(logits_TE, 1).item<double>(), 1.0, 1e-6);
+  EXPECT_NEAR(balance(logits_TE, 3).item<double>(), 3.0, 1e-6);
 }
 
 TEST(LoadBalancingLossTest, IsTheSumOverExpertsOfShareTimesProbability) {
@@ -149,7 +154,7 @@ TEST(LoadBalancingLossTest, IsTheSumOverExpertsOfShareTimesProbability) {
                                    .requires_grad_();
   const at::Tensor mean_E = at::softmax(logits_TE, -1).mean(0);
   const at::Tensor expected = 3 * (mean_E[0] * 2 / 3 + mean_E[2] / 3);
-  const at::Tensor found = load_balancing_loss(logits_TE, 1);
+  const at::Tensor found = balance(logits_TE, 1);
   EXPECT_NEAR(found.item<double>(), expected.item<double>(), 1e-6);
   const at::Tensor gradient = torch::autograd::grad({found}, {logits_TE})[0];
   EXPECT_TRUE(
@@ -161,15 +166,15 @@ TEST(LoadBalancingLossTest, LeavesOutTokensWithMaskZero) {
   const at::Tensor logits_TE = at::randn({6, 4});
   const at::Tensor mask_BL = at::tensor({0, 1, 1, 1, 1, 0}, at::kLong).view({2, 3});
   const at::Tensor kept_TE = logits_TE.narrow(0, 1, 4);
-  EXPECT_NEAR(load_balancing_loss(logits_TE, 2, mask_BL).item<double>(),
-              load_balancing_loss(kept_TE, 2).item<double>(), 1e-6);
-  EXPECT_NEAR(load_balancing_loss(logits_TE, 2, at::ones_like(mask_BL)).item<double>(),
-              load_balancing_loss(logits_TE, 2).item<double>(), 1e-6);
+  EXPECT_NEAR(balance(logits_TE, 2, mask_BL).item<double>(), balance(kept_TE, 2).item<double>(),
+              1e-6);
+  EXPECT_NEAR(balance(logits_TE, 2, at::ones_like(mask_BL)).item<double>(),
+              balance(logits_TE, 2).item<double>(), 1e-6);
 }
 
 TEST(LoadBalancingLossTest, IsZeroWithZeroGradientsWhenNoTokenCounts) {
   const at::Tensor logits_TE = at::randn({6, 4}).requires_grad_();
-  const at::Tensor loss = load_balancing_loss(logits_TE, 2, at::zeros({2, 3}, at::kLong));
+  const at::Tensor loss = balance(logits_TE, 2, at::zeros({2, 3}, at::kLong));
   EXPECT_EQ(loss.item<double>(), 0.0);
   const at::Tensor gradient = torch::autograd::grad({loss}, {logits_TE})[0];
   EXPECT_TRUE(at::equal(gradient, at::zeros_like(gradient)));

@@ -140,7 +140,21 @@ Chunk chunk_of(const ModelSpec& spec, const SliceGroup& tp, bool fused, at::Scal
   return chunk;
 }
 
-at::Tensor whole_gradient(const ParameterInfo& parameter, const SliceGroup& tp) {
+// Adds the gradients of a weight that slices share, which has a variable for each slice.
+at::Tensor sum_of_variables(const Chunk& chunk, const ParameterInfo& parameter,
+                            const SliceGroup& tp) {
+  std::vector<at::Tensor> own, all;
+  for (const ParameterInfo& other : chunk.parameters())
+    if (other.name == parameter.name || other.tied_to == parameter.name)
+      own.push_back(other.tensor.grad());
+  const at::Tensor sum = detail::tree_sum(own);
+  if (tp.degree() == 1) return sum;
+  return detail::tree_sum(tp.group().all_gather(sum).wait());
+}
+
+at::Tensor whole_gradient(const Chunk& chunk, const ParameterInfo& parameter,
+                          const SliceGroup& tp) {
+  if (!parameter.summed.empty()) return sum_of_variables(chunk, parameter, tp);
   const at::Tensor own = parameter.tensor.grad();
   if (parameter.is_whole() || !own.defined()) return own;
   at::Tensor whole = at::empty(parameter.global_shape, own.options());
@@ -202,7 +216,7 @@ FoundByName losses_and_gradients(const Family& family, const Way& way, const Sli
     found["loss " + std::to_string(microbatch)] = {loss};
   }
   for (const ParameterInfo& parameter : chunk.parameters())
-    if (parameter.tied_to.empty()) found[parameter.name] = {whole_gradient(parameter, tp)};
+    if (parameter.tied_to.empty()) found[parameter.name] = {whole_gradient(chunk, parameter, tp)};
   return found;
 }
 
@@ -361,6 +375,48 @@ TEST(SlicedHeadTest, RefusesLabelsOfAnotherLengthWithDividedRows) {
     EXPECT_THROW(chunk.forward({}, batch, 1, 1, 0), Error);
     return {};
   });
+}
+
+// Counts the rows of all products of experts.
+std::int64_t expert_rows(const SliceLayout& layout) {
+  static std::atomic<std::int64_t> rows;
+  const ModelSpec spec =
+      spec_of({"mixtral", "mixtral", R"(, "num_local_experts": 4, "num_experts_per_tok": 2)"},
+              LossChunks::kOff, true);
+  const auto handle = at::addGlobalCallback(
+      at::RecordFunctionCallback(
+          [](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
+            const c10::ArrayRef<const c10::IValue> inputs = call.inputs();
+            // Width 90 is the experts' only.
+            if (std::string(call.name()) == "aten::linear" && inputs[1].toTensor().size(1) == 90)
+              rows += inputs[0].toTensor().size(0);
+            return nullptr;
+          })
+          .needsInputs(true)
+          .scopes({at::RecordScope::FUNCTION}));
+  on_slice_ranks(layout, [&](const SliceGroup& tp) -> FoundByName {
+    Chunk chunk = chunk_of(spec, tp, /*fused=*/false, at::kFloat);
+    tp.group().barrier().wait();
+    rows = 0;
+    tp.group().barrier().wait();
+    const at::Tensor ids = at::arange(3 * 16, at::kLong).remainder(97).view({3, 16});
+    const at::NoGradGuard no_grad;
+    chunk.forward({},
+                  Values({{"input_ids", ids},
+                          {"labels", ids},
+                          {"attention_mask", at::Tensor()},
+                          {"position_ids", at::Tensor()}}),
+                  1, 1, 0);
+    return {};
+  });
+  at::removeCallback(handle);
+  return rows;
+}
+
+TEST(SlicedExpertsTest, ARankComputesTheRowsOfItsOwnSlices) {
+  constexpr std::int64_t kPairs = std::int64_t{3} * 16 * 2 * 2;  // tokens x choices x layers
+  EXPECT_EQ(expert_rows({1, 1, false}), kPairs);
+  for (const bool sequence : {false, true}) EXPECT_EQ(expert_rows({4, 4, sequence}), kPairs);
 }
 
 std::string test_name(const testing::TestParamInfo<Family>& family) {

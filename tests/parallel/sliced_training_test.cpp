@@ -375,6 +375,37 @@ TEST(SlicedTrainingTest, ANativeFamilyHasTheSameBitsInEveryLayout) {
   }
 }
 
+// Routers and experts are computed by rows, and the balance loss covers the rows of all slices.
+TEST(SlicedTrainingTest, ExpertsHaveTheSameBitsInEveryLayoutAndLossesLikeOneSlice) {
+  nlohmann::json config = nlohmann::json::parse(
+      read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models_extra/mixtral_balance")
+          .config_text);
+  config["num_hidden_layers"] = 4;
+  config["num_key_value_heads"] = config["num_attention_heads"];
+  config["initializer_range"] = 0.2;
+  config["router_aux_loss_coef"] = 0.5;
+  const ModelSpec spec = parse_model_spec(config.dump(), "config.json");
+  const auto batch = [](int step, int replica, int degree) -> Inputs {
+    const at::Tensor ids = at::arange(8 * kLength, at::kLong)
+                               .mul(7)
+                               .add(step)
+                               .remainder(kVocabulary)
+                               .view({8, kLength})
+                               .tensor_split(degree)[static_cast<std::size_t>(replica)];
+    return {{"input_ids", ids}, {"labels", ids}};
+  };
+  const Model model = causal_lm(spec);
+  const TempDirectory folder;
+  const Result one = train(model, {}, batch, {}, folder / "one");
+  const Result whole = train(model, {.slices = 1}, batch, {}, folder / "whole");
+  for (std::size_t step = 0; step < one.losses.size(); ++step) {
+    EXPECT_NEAR(one.losses[step], whole.losses[step], 2e-5) << step;
+    EXPECT_NEAR(one.norms[step], whole.norms[step], 1e-4 * whole.norms[step]) << step;
+  }
+  for (const Layout& layout : kLayouts)
+    expect_same(one, train(model, layout, batch, {}, folder / name_of(layout)), name_of(layout));
+}
+
 TEST(SlicedTrainingTest, ACheckpointOfAnyDegreeGoesOnAtAnyOther) {
   const TempDirectory folder;
   const Result one = train(two_layers(), {}, rows_of, divide, folder / "one");

@@ -48,12 +48,12 @@ TEST(MeshTest, OneRankOfThoseThatDifferAlongSomeAxesIsTheFirst) {
   EXPECT_EQ(first, (Ranks{0, 1, 4, 5}));
 }
 
-TEST(MeshTest, ExpertsAreAnotherViewOfTheRanksThatShareData) {
+TEST(MeshTest, ExpertsAreAnotherViewOfTheRanksOfOneStage) {
   const Mesh mesh({.pp = 2, .dp_replicate = 2, .dp_shard = 2, .cp = 2, .tp = 2, .ep = 4});
-  EXPECT_EQ(mesh.size(Axis::kEpShard), 2);
-  EXPECT_EQ(mesh.group(0, Axis::kEp), (Ranks{0, 2, 4, 6}));
-  EXPECT_EQ(mesh.group(0, Axis::kEpShard), (Ranks{0, 8}));
-  EXPECT_EQ(mesh.group(21, Axis::kEp), (Ranks{17, 19, 21, 23}));
+  EXPECT_EQ(mesh.size(Axis::kEpShard), 4);
+  EXPECT_EQ(mesh.group(0, Axis::kEp), (Ranks{0, 1, 2, 3}));
+  EXPECT_EQ(mesh.group(0, Axis::kEpShard), (Ranks{0, 4, 8, 12}));
+  EXPECT_EQ(mesh.group(21, Axis::kEp), (Ranks{20, 21, 22, 23}));
 }
 
 TEST(MeshTest, GroupsOfAnAxisDivideTheRanks) {
@@ -104,6 +104,8 @@ TEST(MeshTest, RefusesWhatIsNoMesh) {
   };
   EXPECT_NE(refusal({.cp = 0}).find("0 ranks along cp"), std::string::npos);
   EXPECT_NE(refusal({.dp_shard = 4, .ep = 3}).find("ep = 3 does not divide the 4 ranks"),
+            std::string::npos);
+  EXPECT_NE(refusal({.dp_shard = 2, .tp = 3, .ep = 4}).find("ep = 4 does not divide the 6 ranks"),
             std::string::npos);
   EXPECT_NE(refusal({.pp = std::numeric_limits<int>::max(), .tp = 2}).find("more than 2147483647"),
             std::string::npos);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/saturate.h"
+#include "plan/operator_costs.h"
 #include "plan/predict/activation_memory.h"
 #include "plan/predict/layer_times.h"
 #include "plan/predict/replica_memory.h"
@@ -36,16 +37,21 @@ int moments_of(OptimizerKind optimizer) {
   return 0;
 }
 
-// Each use of a tied parameter has a separate gradient.
+// Each use of a tied parameter has a separate gradient, and so has each tensor-parallel slice of a
+// rank where slices share a weight.
 std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
   std::int64_t bytes = 0;
   if (!has_weight_gradients(stage.backward)) return bytes;
+  const TensorParallel& shares = plan.options.tensor_parallel;
+  const int slices_here = shares.num_slices() / shares.degree;
   for (const int layer : stage.layers) {
-    for (const ParameterSpec& parameter : plan.model.layers[layer].parameters) {
-      if (parameter.trainable)
-        bytes = saturating_add(
-            bytes, saturating_multiply(kFloat32,
-                                       detail::most_held(parameter, plan.options.tensor_parallel)));
+    const LayerInfo& info = plan.model.layers[layer];
+    for (const ParameterSpec& parameter : info.parameters) {
+      if (!parameter.trainable) continue;
+      const bool by_slice =
+          slices_here > 1 && detail::has_gradient_of_each_slice(info, parameter.name);
+      bytes = saturating_add(bytes, saturating_multiply(kFloat32 * (by_slice ? slices_here : 1),
+                                                        detail::most_held(parameter, shares)));
     }
   }
   return bytes;
