@@ -26,7 +26,7 @@ LIBRARY_PATHS = "$ORIGIN:$ORIGIN/../../torch/lib"
 # Newest GLIBCXX of each manylinux policy (auditwheel's manylinux-policy.json).
 GLIBCXX = [(28, "3.4.24"), (31, "3.4.28"), (34, "3.4.29"), (35, "3.4.30"), (39, "3.4.32")]
 # Libraries of LibTorch, and those that every Linux has.
-KNOWN = re.compile(r"^(lib(stdc\+\+|gcc_s|c|m|dl|rt|pthread)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+|lib(torch\w*|c10\w*)\.so|"
+KNOWN = re.compile(r"^(lib(stdc\+\+|gcc_s|c|m|dl|rt|pthread|z)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+|lib(torch\w*|c10\w*)\.so|"
                    r"libsluice(_plan|_models|_models_plan)?\.so\.[\d.]+)$")
 
 

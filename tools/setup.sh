@@ -43,6 +43,7 @@ nlohmann/json.hpp|nlohmann-json3-dev
 toml++/toml.h|libtomlplusplus-dev
 CLI/CLI.hpp|libcli11-dev
 xxhash.h|libxxhash-dev
+zlib.h|zlib1g-dev
 gloo/types.h|libgloo-dev
 gtest/gtest.h|libgtest-dev
 benchmark/benchmark.h|libbenchmark-dev

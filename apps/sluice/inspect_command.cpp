@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ constexpr std::size_t kShownText = 100, kShownTokenText = 400, kShownIds = 32;
 
 struct InspectArguments {
   std::vector<std::string> files;
+  std::string fields, train_on;
   std::string format = "auto", chat_template = "auto", tokenizer;
   std::optional<int> rows;
   bool append_eos = false, assistant_only_loss = false, json = false;
@@ -36,6 +38,21 @@ Enum meaning(const std::string& option, const std::string& word) {
                                     .remedy = suggest_name(word, words)});
   }
   return detail::meaning_of(detail::words_of(Enum()), word);
+}
+
+std::map<std::string, std::string> field_names(const std::string& text) {
+  std::map<std::string, std::string> names;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::string pair = text.substr(begin, text.find(',', begin) - begin);
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string::npos) {
+      throw Error(ErrorKind::kUsage, {.what = "'" + pair + "' in --fields has no '='",
+                                      .remedy = "for example --fields prompt=question"});
+    }
+    names[pair.substr(0, equals)] = pair.substr(equals + 1);
+    begin += pair.size() + 1;
+  }
+  return names;
 }
 
 std::string word_of(DataFormat format) { return detail::word_of(detail::words_of(format), format); }
@@ -76,6 +93,7 @@ Json as_json(const data::FileContents& file) {
   object["counted_tokens"] = file.counted;
   object["longest_row"] = file.longest;
   object["largest_id"] = file.largest_id;
+  if (!file.shape.empty()) object["shape"] = file.shape;
   if (file.format == DataFormat::kJsonl) object["fields"] = file.fields;
   if (!file.numbers.empty()) object["numbers"] = numbers_json(file);
   Json first = Json::array();
@@ -105,6 +123,7 @@ std::string as_text(const data::FileContents& file) {
     if (value) add(name, with_commas(static_cast<std::int64_t>(*value)));
   };
   add("format", word_of(file.format) + (file.id_type.empty() ? "" : ", " + file.id_type));
+  if (!file.shape.empty()) add("rows of", file.shape);
   add("bytes", with_commas(static_cast<std::int64_t>(file.bytes)));
   add(file.format == DataFormat::kJsonl ? "rows" : "documents",
       with_commas(static_cast<std::int64_t>(file.documents)));
@@ -162,6 +181,8 @@ int inspect(const InspectArguments& arguments) {
   }
   options.append_eos = arguments.append_eos;
   options.assistant_only_loss = arguments.assistant_only_loss;
+  if (!arguments.train_on.empty()) options.train_on = {arguments.train_on};
+  options.fields = field_names(arguments.fields);
   options.first_rows = arguments.rows.value_or(options.first_rows);
   Json files = Json::array();
   for (const std::string& path : arguments.files) {
@@ -185,7 +206,7 @@ Command inspect_command() {
   return {
       .name = "inspect",
       .help = "Shows what training files contain, with [ ] around the tokens that the loss counts.",
-      .options = {required({"FILE", &a->files, "text, .jsonl, or .bin with token ids"}),
+      .options = {required({"FILE", &a->files, "text, .jsonl, .json, or .bin with token ids"}),
                   {"--tokenizer", &a->tokenizer,
                    "count tokens with this tokenizer.json (or its directory), or with 'bytes'"},
                   {"--format", &a->format, "as data.format; default: by the file's ending"},
@@ -193,6 +214,9 @@ Command inspect_command() {
                   {"--append-eos", &a->append_eos, "as data.append_eos = true"},
                   {"--assistant-only-loss", &a->assistant_only_loss,
                    "as data.assistant_only_loss = true"},
+                  {"--train-on", &a->train_on, "as data.train_on: assistant, last or all"},
+                  {"--fields", &a->fields,
+                   "as data.fields, for example prompt=question,completion=answer"},
                   {"--rows", &a->rows, "rows to show; default 3", 0, 1000},
                   {"--json", &a->json, "as JSON: {\"files\": [..]}"}},
       .run = [a] { return at_command("data inspect", [&] { return inspect(*a); }); }};

@@ -40,9 +40,7 @@ struct DataOptions {
   // Paths, read in this order. Patterns are not expanded. Files that share an entry of `weights`
   // must have one format.
   std::vector<std::string> files;
-  // kAuto chooses by the file ending: .bin with an .idx file is Megatron, other .bin files are
-  // llm.c (by their magic number) or nanoGPT, .jsonl, .ndjson, .jsonlines and .jl are JSON lines,
-  // others are text. Other content is refused.
+  // kAuto chooses by the file's ending (docs/data.md). Other content is refused.
   DataFormat format = DataFormat::kAuto;
   // Whether epochs are shuffled, instead of read in file order.
   bool shuffle = true;
@@ -59,12 +57,14 @@ struct DataOptions {
   ChatTemplate chat_template = ChatTemplate::kAuto;
   // Whether every text ends with the tokenizer's end token.
   bool append_eos = false;
-  // Whether the loss counts only the assistant's messages. Messages with "weight": 0 or "train":
-  // false never count.
+  // The same as train_on = {"assistant"}.
   bool assistant_only_loss = false;
-  // Relative sampling weight (above 0) of each entry of TokenDataOptions::files_per_entry. Empty:
-  // its length.
+  // Sampling weight (above 0) of each of TokenDataOptions::files_per_entry. Empty: its length.
   std::vector<double> weights = {};
+  // Other names of fields: {"instruction", "question"} reads "question" as the instruction.
+  std::map<std::string, std::string> fields = {};
+  // Messages that count: {"assistant"}, its {"last"}, {"all"}. Empty: all, but not their prompts.
+  std::vector<std::string> train_on = {};
 };
 
 // Special sizes of a field. kRowTokens: one element per token of the row.
@@ -192,7 +192,7 @@ class TokenData {
   std::int64_t num_bytes() const;
   // Warnings from the rows read so far, such as texts without an end token.
   std::vector<std::string> warnings() const;
-  // Values chosen for "auto" options: {"data.tokenizer", "bytes"}.
+  // Values chosen for "auto" options, {"data.tokenizer", "bytes"}, and shapes, {"rows", "alpaca"}.
   std::map<std::string, std::string> choices() const;
 
   // Throws Error(kInput) "file:line" for a malformed row, an unknown id, a row above seq_len

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <random>
 #include <system_error>
@@ -187,6 +188,16 @@ File File::create(const std::string& path, ErrorKind kind) {
   });
   File file(descriptor, path, kind, Access::kWrite);
   if (descriptor < 0) file.fail("cannot create file", errno);
+  return file;
+}
+
+File File::temporary(const std::string& path, ErrorKind kind) {
+  const char* const folder = std::getenv("TMPDIR");
+  std::string name = (folder && *folder ? std::string(folder) : "/tmp") + "/sluice-XXXXXX";
+  const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
+  File file(descriptor, path, kind, Access::kWrite);
+  if (descriptor < 0) file.fail("cannot create a temporary file " + name, errno);
+  ::unlink(name.c_str());
   return file;
 }
 

@@ -34,6 +34,8 @@ class File {
                    Links links = Links::kFollow, LfsPointers pointers = LfsPointers::kRefuse);
   // Throws if `path` exists, even as a broken link. The umask decides the mode.
   static File create(const std::string& path, ErrorKind kind = ErrorKind::kCheckpoint);
+  // A file without a name in $TMPDIR or /tmp, which is gone when it is closed. Errors name `path`.
+  static File temporary(const std::string& path, ErrorKind kind = ErrorKind::kInput);
 
   File(File&& other) noexcept;
   File& operator=(File&&) = delete;

@@ -55,7 +55,7 @@ std::string tokenizer_of(const RunConfig& config, const std::vector<std::string>
   const data::TextTokens tokens(options);
   const auto is_ids = [&](const std::string& file) {
     const DataFormat format = data::format_of(file, config.data.format, "data.files");
-    return format == DataFormat::kJsonl ? data::first_row_has_ids(file)
+    return format == DataFormat::kJsonl ? data::first_row_has_ids(file, config.data.fields)
                                         : format != DataFormat::kText;
   };
   if (!tokens.is_bytes() && std::all_of(files.begin(), files.end(), is_ids)) return "none";

@@ -114,6 +114,9 @@ std::string RunLog::data_text() const {
                          ? formatted("data: {} bytes, {} sequences of at most {} tokens an epoch",
                                      bytes, rows, with_commas(config_.training.seq_len))
                          : formatted("data: {} bytes, {} rows an epoch", bytes, rows);
+  const std::map<std::string, std::string> choices = data_.choices();
+  if (const auto shape = choices.find("rows"); shape != choices.end())
+    text += ", rows of " + shape->second;
   if (unigram_entropy_)
     text += formatted("\n  unigram entropy {} a byte", nats_and_bits(*unigram_entropy_));
   return text + "\n";

@@ -128,7 +128,7 @@ void require_tokenizer(const RunConfig& config) {
   const auto has_text = [&](const std::string& file) {
     const DataFormat format = data::format_of(file, config.data.format, "data.files");
     return format == DataFormat::kText ||
-           (format == DataFormat::kJsonl && !data::first_row_has_ids(file));
+           (format == DataFormat::kJsonl && !data::first_row_has_ids(file, config.data.fields));
   };
   if (!std::any_of(files.begin(), files.end(), has_text)) return;
   try {

@@ -128,6 +128,22 @@ Row lora_target_key() {
       });
 }
 
+Row train_on_key() {
+  return mixed_key(
+      "data", "train_on", {Kind::kString, Kind::kStrings},
+      [](const RunConfig& config) -> Value {
+        const std::vector<std::string>& words = config.data.train_on;
+        const bool is_word = words.size() == 1 && words.front() != "assistant";
+        return is_word ? Value(words.front()) : Value(words);
+      },
+      [](RunConfig& config, const Value& value) {
+        if (const auto* words = std::get_if<std::vector<std::string>>(&value))
+          config.data.train_on = *words;
+        else
+          config.data.train_on = {std::get<std::string>(value)};
+      });
+}
+
 Row activation_checkpoint_key() {
   return mixed_key(
       "training", "activation_checkpoint", {Kind::kString, Kind::kStrings},

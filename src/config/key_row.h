@@ -130,6 +130,7 @@ Row partition_convention_key();
 Row device_memory_key();
 Row lora_target_key();
 Row activation_checkpoint_key();
+Row train_on_key();
 Row stage_to_rank_key();
 Row scale_grads_key();
 Row resume_key();

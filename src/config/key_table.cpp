@@ -93,14 +93,14 @@ std::vector<Key> make_table() {
           .is_option("data.files")
           .path()
           .not_empty()
-          .means("Training files or patterns: .txt, .jsonl, or .bin with token ids. Files of a "
-                 "pattern are read in order of name, and each file only once."),
+          .means(
+              "Training files or patterns: .txt, .jsonl, .json, or .bin with token ids. Files of a "
+              "pattern are read in order of name, and each file only once."),
       key<&C::data, &Data::format>("data", "format")
           .is_option("data.format")
-          .means("`auto` selects by each file's ending, in any case. .jsonl, .ndjson, .jsonlines "
-                 "and .jl are rows. A .bin is Megatron's with an .idx beside it, llm.c's with the "
-                 "magic number, else nanoGPT's. Other files are text, but endings of other data "
-                 "(.gz, .json, .parquet, ..) and content of another format are refused."),
+          .means(
+              "`auto` selects by each file's ending (docs/data.md), in any case. Endings of other "
+              "data and content of another format are refused."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
           .decides_the_data()
           .means("Shuffle the sequences with `training.seed`. false: file order, repeated at the "
@@ -138,7 +138,18 @@ std::vector<Key> make_table() {
                  "the model's family, else data is refused."),
       key<&C::data, &Data::assistant_only_loss>("data", "assistant_only_loss")
           .decides_the_data()
-          .means("Count only the assistant's messages in the loss. false: count all messages."),
+          .means("The same as `train_on = [\"assistant\"]`."),
+      train_on_key()
+          .is_option("data.train_on")
+          .decides_the_data()
+          .means(
+              "Messages that the loss counts: `[\"assistant\"]`, `\"last\"` (of the assistant) or "
+              "`\"all\"`, also prompts. Empty: all, but no prompts of completions."),
+      key<&C::data, &Data::fields>("data", "fields")
+          .is_option("data.fields")
+          .decides_the_data()
+          .means("Other names of fields: `{ instruction = \"question\" }` reads `question` as the "
+                 "instruction."),
       key<&C::data, &Data::weights>("data", "weights")
           .is_option("data.weights")
           .decides_the_data()

@@ -96,7 +96,7 @@ void load_file(Reading& reading, const std::string& file) {
       const bool known = std::find(sections.begin(), sections.end(), raw.section) != sections.end();
       if (!known) {
         reading.add(unknown_key(raw.section, "", source.origin));
-      } else if (raw.value.other != "a table") {
+      } else if (raw.value.type != RawValue::Type::kTable) {
         reading.add(Error(ErrorKind::kUsage, {.what = raw.section + ": expected a section, found " +
                                                       describe(raw.value),
                                               .where = source.at(raw.value.position),

@@ -16,6 +16,7 @@ namespace {
 std::string example(const Key& key) {
   Value value = key.default_value();
   if (key.name == "files") value = std::vector<std::string>{"corpus/*.txt"};
+  if (key.name == "fields") value = std::map<std::string, std::string>{{"prompt", "question"}};
   return "for example " + key.full_name() + " = " + to_toml(value);
 }
 
@@ -60,7 +61,7 @@ Error wrong_type(const Key& key, const RawValue& raw, const RawValue& misfit,
     remedy = "write " + std::to_string(static_cast<std::int64_t>(misfit.number));
   }
   std::string found = describe(misfit);
-  if (is_element) found += " in the list";
+  if (is_element) found += raw.type == RawValue::Type::kTable ? " in the table" : " in the list";
   return Error(ErrorKind::kUsage,
                {.what = key.full_name() + ": expected " + join(types, " or ") + ", found " + found,
                 .where = source.at(misfit.position),

@@ -85,8 +85,14 @@ RawValue to_raw(const toml::node& node) {
   } else if (const auto* list = node.as_array()) {
     raw.type = Type::kList;
     for (const toml::node& element : *list) raw.list.push_back(to_raw(element));
+  } else if (const auto* table = node.as_table()) {
+    raw.type = Type::kTable;
+    for (const auto& [key, value] : *table) {
+      raw.keys.emplace_back(key.str());
+      raw.list.push_back(to_raw(value));
+    }
   } else {
-    raw.other = node.is_table() ? "a table" : "a date or time";
+    raw.other = "a date or time";
   }
   return raw;
 }

@@ -1,5 +1,7 @@
 #include "config/value.h"
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "base/text.h"
 
@@ -15,6 +17,14 @@ std::string in_quotes(const std::string& text) {
   return escaped;
 }
 
+std::string toml_key(const std::string& key) {
+  const bool is_bare = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  });
+  return is_bare ? key : in_quotes(key);
+}
+
 std::string write(bool value) { return value ? "true" : "false"; }
 std::string write(std::int64_t value) { return std::to_string(value); }
 std::string write(double value) { return shortest(value); }
@@ -24,6 +34,12 @@ std::string write(const std::vector<T>& list) {
   std::string text = "[";
   for (std::size_t i = 0; i < list.size(); ++i) text += (i ? ", " : "") + write(list[i]);
   return text + "]";
+}
+std::string write(const std::map<std::string, std::string>& table) {
+  std::string text;
+  for (const auto& [key, value] : table)
+    text += (text.empty() ? "{ " : ", ") + toml_key(key) + " = " + write(value);
+  return text.empty() ? "{}" : text + " }";
 }
 
 bool read(const RawValue& raw, bool& value, const RawValue*&) {
@@ -54,6 +70,15 @@ bool read(const RawValue& raw, std::vector<T>& list, const RawValue*& misfit) {
       return false;
     }
     list.push_back(std::move(value));
+  }
+  return true;
+}
+
+bool read(const RawValue& raw, std::map<std::string, std::string>& table, const RawValue*& misfit) {
+  if (raw.type != RawValue::Type::kTable) return false;
+  for (std::size_t i = 0; i < raw.keys.size(); ++i) {
+    misfit = &raw.list[i];
+    if (!read(raw.list[i], table[raw.keys[i]], misfit)) return false;
   }
   return true;
 }
@@ -92,6 +117,8 @@ std::string to_text(Kind kind) {
       return "list of strings";
     case Kind::kStringLists:
       return "list of lists of strings";
+    case Kind::kTable:
+      return "table of strings";
   }
   return {};
 }
@@ -116,6 +143,8 @@ std::string describe(const RawValue& raw) {
       return "the string " + in_quotes(raw.string);
     case RawValue::Type::kList:
       return "a list";
+    case RawValue::Type::kTable:
+      return "a table";
     case RawValue::Type::kOther:
       return raw.other;
   }

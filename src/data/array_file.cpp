@@ -13,12 +13,12 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
-#include "base/line_reader.h"
 #include "base/printable.h"
 #include "base/safetensors_header.h"
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "data/jsonl_row.h"
+#include "data/row_file.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -291,14 +291,15 @@ std::vector<std::string> array_files_of(const std::string& jsonl,
   const std::string folder = folder_of_rows(jsonl);
   std::vector<std::string> files;
   std::set<std::string> seen;
-  const File file = File::open(jsonl);
-  LineReader lines(file, kMaxRowBytes);
-  while (const std::optional<std::string_view> line = lines.next_text()) {
+  const RowFile rows(jsonl);
+  const std::shared_ptr<const File> file = rows.open();
+  for (std::uint64_t index = 0; index < rows.size(); ++index) {
+    const std::string json = rows.json(*file, index);
     // Most rows name no array file, so skip parsing them as JSON.
-    if (line->find(kNpyEnding) == std::string_view::npos &&
-        line->find(kTensorsEnding) == std::string_view::npos)
+    if (json.find(kNpyEnding) == std::string::npos &&
+        json.find(kTensorsEnding) == std::string::npos)
       continue;
-    const std::optional<Json> row = parse_json(*line);
+    const std::optional<Json> row = parse_json(json);
     if (!row || !row->is_object()) continue;
     for (const FieldOption& field : fields) {
       const Json& value = row->at(field.name);
@@ -308,7 +309,7 @@ std::vector<std::string> array_files_of(const std::string& jsonl,
       try {
         File::open(path);
       } catch (const Error& error) {
-        throw error.at(lines.where() + ", " + error.where());
+        throw error.at(rows.place(*file, index) + ", " + error.where());
       }
       files.push_back(std::move(path));
     }

@@ -9,6 +9,7 @@
 #include "data/data_words.h"
 #include "data/field_reader.h"
 #include "data/mixture.h"
+#include "data/row_shape.h"
 #include "data/text_tokens.h"
 #include "sluice/error.h"
 
@@ -21,6 +22,7 @@ namespace {
 
 void check_field_options(const TokenDataOptions& options) {
   check_fields(options.fields, options.tokens);
+  check_field_names(options.data.fields, options.fields);
   const auto refuse = [](const std::string& option, const std::string& what) {
     throw Error(ErrorKind::kUsage, {.what = what,
                                     .where = "`" + option + "`",
@@ -43,6 +45,7 @@ void check_field_options(const TokenDataOptions& options) {
   if (options.data.truncate) refuse_set("data.truncate");
   if (options.data.pad != plain.pad) refuse_set("data.pad");
   if (options.data.assistant_only_loss) refuse_set("data.assistant_only_loss");
+  if (!options.data.train_on.empty()) refuse_set("data.train_on");
   if (options.data.append_eos) refuse_set("data.append_eos");
   if (options.data.chat_template != plain.chat_template) refuse_set("data.chat_template");
   if (options.data.tokenizer != plain.tokenizer) refuse_set("data.tokenizer");
@@ -57,6 +60,16 @@ void require_texts(const SourceOptions& entry) {
                                  detail::word_of(detail::words_of(entry.format), entry.format)),
                .where = entry.files.front(),
                .remedy = "set `data.append_eos` = false: token files hold their end tokens"});
+}
+
+// Only rows have field names.
+void require_rows_for_names(const std::vector<SourceOptions>& entries) {
+  if (entries.front().field_names.empty()) return;
+  for (const SourceOptions& entry : entries)
+    if (entry.format == DataFormat::kJsonl) return;
+  throw Error(ErrorKind::kUsage, {.what = "`data.fields` names fields, but the data has no rows",
+                                  .where = entries.front().files.front(),
+                                  .remedy = "remove `data.fields`, or name files of rows"});
 }
 
 void require_rows_of_fields(const SourceOptions& entry) {
@@ -129,7 +142,8 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(
   common.max_positions = options.max_positions;
   common.truncate = data.truncate;
   common.pack = data.pack;
-  common.assistant_only_loss = data.assistant_only_loss;
+  set_counted_messages(data, common);
+  common.field_names = data.fields;
   common.append_eos = data.append_eos;
   common.is_format_set = data.format != DataFormat::kAuto;
   common.chat_template = data.chat_template;
@@ -153,6 +167,7 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(
     require_texts(entry);
     entries.push_back(std::move(entry));
   }
+  require_rows_for_names(entries);
   std::vector<std::unique_ptr<SequenceSource>> sources;
   for (SourceOptions& entry : entries) {
     entry.tokens = tokens;

@@ -15,10 +15,10 @@ namespace sluice::data {
 namespace {
 
 // Endings that are rejected. All others (.txt, .md, none) mean text.
-constexpr std::array kNoText = {".gz",  ".zst", ".zip",  ".parquet", ".arrow", ".feather",
-                                ".npy", ".npz", ".json", ".csv",     ".tsv",   ".safetensors",
-                                ".pt",  ".pth", ".pt2",  ".ckpt",    ".pkl",   ".pickle"};
-constexpr std::array kRows = {".jsonl", ".ndjson", ".jsonlines", ".jl"};
+constexpr std::array kNoText = {".gz",  ".zst", ".zip",  ".parquet", ".arrow",       ".feather",
+                                ".npy", ".npz", ".csv",  ".tsv",     ".safetensors", ".pt",
+                                ".pth", ".pt2", ".ckpt", ".pkl",     ".pickle"};
+constexpr std::array kRows = {".jsonl", ".ndjson", ".jsonlines", ".jl", ".json"};
 
 template <std::size_t N>
 bool is_among(const std::array<const char*, N>& endings, const std::string& ending) {
@@ -51,7 +51,10 @@ std::vector<std::string> files_read_of(const std::string& file, DataFormat forma
 DataFormat format_of(const std::string& file, DataFormat format, const std::string& where) {
   if (format != DataFormat::kAuto) return format;
   const std::string ending = ending_of(file);
-  if (is_among(kRows, ending)) return DataFormat::kJsonl;
+  const bool is_gzip = ending == ".gz";
+  const std::string inner =
+      is_gzip ? ending_of(std::filesystem::path(file).replace_extension().string()) : ending;
+  if (is_among(kRows, inner)) return DataFormat::kJsonl;
   if (ending == ".bin") return format_of_token_file(file);
   if (ending == ".idx") {
     if (exists(bin_of_index(file))) return DataFormat::kMegatron;

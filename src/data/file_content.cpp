@@ -12,6 +12,7 @@
 #include "base/json_events.h"
 #include "base/strict_json.h"
 #include "base/text.h"
+#include "data/gzip_file.h"
 #include "data/tokenizer/utf8.h"
 
 namespace sluice::data {
@@ -240,11 +241,6 @@ JsonFound json_in(std::string_view text, bool is_whole) {
 // Returns a command that converts files of this kind ("parquet") to .jsonl, or "".
 std::string conversion_to_rows(const std::string& file, std::string_view kind) {
   const std::string rows = without_ending(file) + ".jsonl";
-  if (kind == "json") {
-    return formatted(
-        "python -c \"import json; [print(json.dumps(row)) for row in json.load(open('{}'))]\" > {}",
-        file, rows);
-  }
   if (kind == "csv" || kind == "tsv") {
     return formatted(
         "python -c \"import csv, json; [print(json.dumps(row)) for row in csv.DictReader(open('{}')"
@@ -263,6 +259,13 @@ std::string conversion_to_rows(const std::string& file, std::string_view kind) {
         file, rows);
   }
   return {};
+}
+
+std::string first_unpacked_bytes(const std::string& name) {
+  std::string bytes(kLookedAtBytes, '\0');
+  const File file = File::open(name);
+  bytes.resize(read_unpacked(file)(bytes.data(), bytes.size()));
+  return bytes;
 }
 
 Error refusal(const std::string& what, const std::string& where, const std::string& remedy) {
@@ -371,7 +374,7 @@ Error not_readable(const std::string& file, std::string_view bytes, const std::s
   const bool is_whole = bytes.size() < kLookedAtBytes;
   if (json_in(bytes, is_whole) == JsonFound::kRows) return json_rows(file, where);
   const std::string kind = lower_ending(file), rows = conversion_to_rows(file, kind);
-  const bool may_be_text = kind == "json" || kind == "csv" || kind == "tsv" || rows.empty();
+  const bool may_be_text = kind == "csv" || kind == "tsv" || rows.empty();
   const bool is_text = may_be_text && fault_in(bytes, is_whole) == std::string_view::npos;
   const std::string as_text = "set `data.format` = \"text\" to train on its lines as they are";
   return refusal(quoted(file) + " is not text, by its ending", where,
@@ -382,9 +385,10 @@ Error not_readable(const std::string& file, std::string_view bytes, const std::s
 void require_content(const std::string& file, DataFormat format, bool is_set,
                      const std::string& where) {
   if (format == DataFormat::kLlmc || format == DataFormat::kMegatron) return;
-  const std::string bytes = first_bytes(file);
+  std::string bytes = first_bytes(file);
   const bool is_whole = bytes.size() < kLookedAtBytes;
   if (format == DataFormat::kNanogpt) return require_ids(file, bytes, where);
+  if (format == DataFormat::kJsonl && is_gzip(bytes)) bytes = first_unpacked_bytes(file);
   const BinaryFormat* binary = binary_format(bytes);
   if (!binary) binary = utf16_format(bytes);
   if (binary) throw binary_file(file, *binary, where);
@@ -399,8 +403,8 @@ void require_content(const std::string& file, DataFormat format, bool is_set,
       throw json_rows(file, where);
     case JsonFound::kDocument:
       throw refusal(quoted(file) + " holds JSON, not text", where,
-                    "convert a list of rows: " + conversion_to_rows(file, "json") +
-                        ", or train on its lines as they are by `data.format` = \"text\"");
+                    "name a list of rows .json, or train on its lines as they are by `data.format` "
+                    "= \"text\"");
   }
 }
 

@@ -8,11 +8,13 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/strict_json.h"
+#include "base/text.h"
 #include "data/counted_labels.h"
 #include "data/data_format.h"
 #include "data/file_content.h"
 #include "data/jsonl_rows.h"
 #include "data/row_fields.h"
+#include "data/row_shape.h"
 #include "data/row_tokens.h"
 #include "data/token_file.h"
 #include "data/token_stream.h"
@@ -36,7 +38,12 @@ class Inspection {
     source_.vocab_size = std::numeric_limits<std::int32_t>::max();
     source_.chat_template = options.chat_template;
     source_.append_eos = options.append_eos;
-    source_.assistant_only_loss = options.assistant_only_loss;
+    DataOptions counted;
+    counted.assistant_only_loss = options.assistant_only_loss;
+    counted.train_on = options.train_on;
+    set_counted_messages(counted, source_);
+    check_field_names(options.fields, {});
+    source_.field_names = options.fields;
     TokenDataOptions tokens;
     tokens.data.tokenizer = has_tokenizer() ? options.tokenizer : "bytes";
     tokens.vocab_size = source_.vocab_size;
@@ -169,13 +176,14 @@ class Inspection {
   bool read_numbers(const JsonlRows& rows) {
     bool has_numbers = false;
     rows.for_each_text([&](std::uint64_t index, const std::string& json) {
+      parse_jsonl_row(json, "", {.tokens = false, .fields = {}});
       const Json row = parse_strict_json(json, "");
       if (index == 0) {
-        const bool has_tokens = row.contains("prompt") && row.contains("completion");
-        for (const char* name : {"text", "input_ids", "messages"})
-          if (has_tokens || row.contains(name)) return false;
         std::vector<std::string> names;
-        for (const auto& [name, value] : row.members()) names.push_back(name);
+        for (const std::string& name :
+             parse_jsonl_row(json, "", {.tokens = false, .names = &source_.field_names}).fields)
+          names.push_back(name);
+        if (names_a_shape(names)) return false;
         if (!foreign_format_refusal(names).what.empty()) return false;
       }
       for (const auto& [name, value] : row.members())
@@ -249,10 +257,11 @@ class Inspection {
   }
 
   void read_rows() {
-    const JsonlRows rows(source_.files);
+    const JsonlRows rows(source_.files, true, {}, source_.field_names);
     found_.bytes = rows.num_bytes();
     found_.documents = rows.size();
     if (read_numbers(rows)) return;
+    found_.shape = join(rows.shapes(), ", ");
     const RowTokens tokens(source_);
     bool all_known = true;
     rows.for_each(0, [&](std::uint64_t index, JsonlRow row, std::uint64_t /*json_bytes*/) {

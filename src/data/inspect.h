@@ -18,6 +18,8 @@ struct InspectOptions {
   std::string tokenizer;  // as data.tokenizer; "" does not tokenize text
   ChatTemplate chat_template = ChatTemplate::kAuto;
   bool append_eos = false, assistant_only_loss = false;
+  std::map<std::string, std::string> fields;  // as data.fields
+  std::vector<std::string> train_on;          // as data.train_on
   std::int64_t first_rows = 3;
 };
 
@@ -41,6 +43,7 @@ struct FileContents {
   std::string path;
   DataFormat format = DataFormat::kText;
   std::string id_type;
+  std::string shape;  // of .jsonl rows with tokens, such as "alpaca"
   std::uint64_t bytes = 0;
   std::uint64_t documents = 0;  // or number of rows in a .jsonl file
   // Numbers of tokens: all, counted by the loss, in the longest document. Empty without a

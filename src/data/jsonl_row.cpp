@@ -9,12 +9,28 @@
 #include "base/text.h"
 #include "data/array_file.h"
 #include "data/field_reader.h"
+#include "data/row_shape.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
+
+struct SpeechField {
+  std::string_view name;
+  std::optional<Speech> JsonlRow::*member;
+  bool is_list = false, may_be_null = false;
+};
+constexpr SpeechField kSpeechFields[] = {{"messages", &JsonlRow::messages, true},
+                                         {"prompt", &JsonlRow::prompt},
+                                         {"completion", &JsonlRow::completion},
+                                         {"conversations", &JsonlRow::conversations, true, true},
+                                         {"instruction", &JsonlRow::instruction, false, true},
+                                         {"input", &JsonlRow::input, false, true},
+                                         {"output", &JsonlRow::output, false, true},
+                                         {"response", &JsonlRow::response, false, true},
+                                         {"system", &JsonlRow::system, false, true}};
 
 // Handles parser events without building a JSON document, so large unknown fields need little
 // memory.
@@ -28,11 +44,19 @@ class RowHandler final : public JsonEvents {
       if (!values_[i]) fail_missing(format_.fields[i]);
       row_.values.push_back(std::move(*values_[i]));
     }
+    set_shape(row_);
     return std::move(row_);
   }
 
   bool null() override {
     if (is_flag()) return true;
+    if (skipped_ == 0 && place_ == Place::kRow && !asked_ && speech_field_ &&
+        speech_field_->may_be_null)
+      return true;
+    if (skipped_ == 0 && place_ == Place::kMessage && is_content(key_)) {
+      has_null_content_ = true;
+      return true;
+    }
     return give([](FieldReader& field) { field.refuse("null"); }) || other("null");
   }
   bool boolean(bool value) override {
@@ -63,10 +87,12 @@ class RowHandler final : public JsonEvents {
     if (skipped_ > 0 || give([&](FieldReader& field) { give_file(field, text); })) return true;
     if (place_ == Place::kRow && is_text_field()) {
       set_once(row_.text, std::move(text));
-    } else if (place_ == Place::kRow && speech_of_field() && field_ != "messages") {
+    } else if (place_ == Place::kRow && speech_field_ && !speech_field_->is_list) {
       begin_speech().text = std::move(text);
-    } else if (place_ == Place::kMessage && is_of_message(key_)) {
-      set_of_message(key_ == "role" ? role_ : content_, std::move(text));
+    } else if (place_ == Place::kMessage && is_content(key_)) {
+      set_of_message(content_, std::move(text));
+    } else if (place_ == Place::kMessage && is_role(key_)) {
+      set_of_message(role_, is_sharegpt() ? role_of_sharegpt(text) : std::move(text));
     } else if (place_ == Place::kPart && is_of_part(key_)) {
       set_of_message(key_ == "type" ? part_type_ : part_text_, std::move(text));
     } else {
@@ -78,15 +104,16 @@ class RowHandler final : public JsonEvents {
   bool key(std::string& name) override {
     if (skipped_ > 0) return true;
     end_unread();
+    const bool is_hidden = (place_ == Place::kRow || place_ == Place::kMessage) && rename(name);
     const bool is_named = place_ == Place::kRow && row_.fields.size() < kMaxNamedFields;
-    if (is_named) row_.fields.push_back(name);
+    if (is_named && !is_hidden) row_.fields.push_back(name);
     (place_ == Place::kRow ? field_ : key_) = std::move(name);
     if (place_ == Place::kRow) look_up_field();
     const bool is_read = place_ == Place::kRow ? asked_ || is_token_field()
                          : place_ == Place::kMessage
                              ? is_of_message(key_) || is_flag() || key_ == "name"
                              : true;
-    if (!is_read) unread_ = UnreadField{place_ == Place::kRow ? field_ : key_};
+    if (!is_read && !is_hidden) unread_ = UnreadField{place_ == Place::kRow ? field_ : key_};
     return true;
   }
 
@@ -100,6 +127,7 @@ class RowHandler final : public JsonEvents {
     } else if (place_ == Place::kMessages) {
       role_.reset();
       content_.reset();
+      has_null_content_ = false;
       weight_.reset();
       train_.reset();
       place_ = Place::kMessage;
@@ -140,11 +168,11 @@ class RowHandler final : public JsonEvents {
       set_once(*list, {});
       list_ = &**list;
       place_ = Place::kNumbers;
-    } else if (place_ == Place::kRow && speech_of_field()) {
+    } else if (place_ == Place::kRow && speech_field_) {
       speech_ = &begin_speech();
       speech_->messages.emplace();
       place_ = Place::kMessages;
-    } else if (place_ == Place::kMessage && key_ == "content") {
+    } else if (place_ == Place::kMessage && is_content(key_)) {
       set_of_message(content_, std::string());
       place_ = Place::kContent;
     } else {
@@ -179,8 +207,8 @@ class RowHandler final : public JsonEvents {
   }
   static constexpr const char* kTokenRows =
       "a row is {\"text\": \"...\"}, {\"input_ids\": [...], \"labels\": [...]}, {\"prompt\": "
-      "\"...\", \"completion\": \"...\"} or {\"messages\": [{\"role\": \"user\", \"content\": "
-      "\"...\"}, ...]}";
+      "\"...\", \"completion\": \"...\"}, {\"messages\": [{\"role\": \"user\", \"content\": "
+      "\"...\"}, ...]}, or of alpaca or sharegpt";
   std::string fields_text() const {
     std::string text = "a row is {";
     for (const FieldOption& field : format_.fields)
@@ -197,7 +225,25 @@ class RowHandler final : public JsonEvents {
                                      row_.fields.empty() ? "nothing" : join(row_.fields, ", "))});
   }
 
+  // Replaces the name of a field by the one that it stands for. Returns true, and empties the name,
+  // if another field stands for this one.
+  bool rename(std::string& name) const {
+    if (!format_.names) return false;
+    for (const auto& [own, other] : *format_.names) {
+      if (other == name) {
+        name = own;
+        return false;
+      }
+    }
+    if (!format_.names->contains(name)) return false;
+    name.clear();
+    return true;
+  }
+
   void look_up_field() {
+    speech_field_ = nullptr;
+    for (const SpeechField& each : kSpeechFields)
+      if (format_.tokens && each.name == field_) speech_field_ = &each;
     asked_.reset();
     for (std::size_t i = 0; i < format_.fields.size(); ++i)
       if (format_.fields[i].name == field_) asked_ = i;
@@ -236,20 +282,23 @@ class RowHandler final : public JsonEvents {
     if (field_ == "position_ids") return &row_.position_ids;
     return nullptr;
   }
-  std::optional<Speech>* speech_of_field() {
-    if (!format_.tokens) return nullptr;
-    if (field_ == "messages") return &row_.messages;
-    if (field_ == "prompt") return &row_.prompt;
-    if (field_ == "completion") return &row_.completion;
-    return nullptr;
+  bool is_token_field() { return is_text_field() || numbers_of_field() || speech_field_; }
+  bool is_sharegpt() const {
+    return row_.conversations.has_value() && speech_ == &*row_.conversations;
   }
-  bool is_token_field() { return is_text_field() || numbers_of_field() || speech_of_field(); }
-  static bool is_of_message(const std::string& key) { return key == "role" || key == "content"; }
+  bool is_role(const std::string& key) const {
+    return key == "role" || (is_sharegpt() && key == "from");
+  }
+  bool is_content(const std::string& key) const {
+    return key == "content" || (is_sharegpt() && key == "value");
+  }
+  bool is_of_message(const std::string& key) const { return is_role(key) || is_content(key); }
   static bool is_of_part(const std::string& key) { return key == "type" || key == "text"; }
 
   Speech& begin_speech() {
-    set_once(*speech_of_field(), Speech());
-    return **speech_of_field();
+    std::optional<Speech>& speech = row_.*speech_field_->member;
+    set_once(speech, Speech());
+    return *speech;
   }
 
   // Reports a value of an unexpected type, unless its field is unknown.
@@ -264,7 +313,7 @@ class RowHandler final : public JsonEvents {
       case Place::kRow:
         if (is_text_field() || numbers_of_field())
           fail(std::string(found) + " in '" + field_ + "'");
-        if (speech_of_field()) set_wrong(begin_speech(), std::string(found));
+        if (speech_field_) set_wrong(begin_speech(), std::string(found));
         break;
       case Place::kMessages:
         set_wrong(*speech_, std::string(found) + " among the messages");
@@ -346,8 +395,9 @@ class RowHandler final : public JsonEvents {
   }
 
   void end_message() {
-    if (!role_) set_wrong_message("no 'role'");
-    if (!content_) set_wrong_message("no 'content'");
+    const std::string content = is_sharegpt() ? "'value'" : "'content'";
+    if (!role_) set_wrong_message(is_sharegpt() ? "no 'from'" : "no 'role'");
+    if (!content_) set_wrong_message((has_null_content_ ? "null as " : "no ") + content);
     if (weight_ && train_ && *weight_ != *train_)
       set_wrong_message("contradicting 'weight' and 'train'", "keep one of them");
     if (!role_ || !content_) return;
@@ -385,8 +435,10 @@ class RowHandler final : public JsonEvents {
   std::string key_;          // current key of a message or a part of its content
   std::size_t skipped_ = 0;  // nesting depth in a skipped value
   Numbers* list_ = nullptr;
+  const SpeechField* speech_field_ = nullptr;  // the current field, where it is one of them
   Speech* speech_ = nullptr;
   std::optional<std::string> role_, content_, part_type_, part_text_;
+  bool has_null_content_ = false;
   std::optional<bool> weight_, train_;
   std::optional<UnreadField> unread_;
 };

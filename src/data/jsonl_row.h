@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,10 +28,23 @@ struct Speech {
   std::string wrong, remedy;
 };
 
+enum class RowShape : std::uint8_t {
+  kNone,  // none of the others, or only numeric fields
+  kIds,
+  kText,
+  kMessages,
+  kCompletion,
+  kSharegpt,
+  kAlpaca
+};
+
 struct JsonlRow {
+  RowShape shape = RowShape::kNone;
+  std::vector<std::string> used;  // the fields of the shape
   std::optional<std::string> text;
   std::optional<std::vector<std::int64_t>> input_ids, labels, attention_mask, position_ids;
   std::optional<Speech> messages, prompt, completion;
+  std::optional<Speech> conversations, instruction, input, output, response, system;
   std::vector<std::string> fields;  // all names in file order, up to kMaxNamedFields
   // Fields that training does not read. Beyond kMaxNamedFields, only those that may be rejected.
   std::vector<UnreadField> unread;
@@ -45,6 +59,8 @@ struct RowFormat {
   // Numeric model inputs that every row must have. A name such as "labels" overrides the token
   // field.
   std::span<const FieldOption> fields = {};
+  // Other names of fields: DataOptions::fields.
+  const std::map<std::string, std::string>* names = nullptr;
   // Directory of array files. If empty, rows cannot name array files.
   std::string folder = {};
 };

@@ -30,10 +30,16 @@ std::string file_of_uncounted(const JsonlRows& rows, const std::vector<std::uint
   return {};
 }
 
+void note_shapes(const JsonlRows& rows, const TextTokens& tokens) {
+  for (const std::string& shape : rows.shapes()) tokens.note("rows", shape);
+}
+
 class JsonlSource final : public SequenceSource {
  public:
   explicit JsonlSource(const SourceOptions& options)
-      : rows_(options.files, options.has_tokens, options.fields), tokens_(options) {
+      : rows_(options.files, options.has_tokens, options.fields, options.field_names),
+        tokens_(options) {
+    note_shapes(rows_, *options.tokens);
     std::uint64_t bytes = 0;
     rows_.for_each(0, [&](std::uint64_t index, JsonlRow row, std::uint64_t json_bytes) {
       const bool is_uncounted = counted_in(tokens_.sequence(std::move(row))) == 0;
@@ -72,9 +78,10 @@ class JsonlSource final : public SequenceSource {
 class PackedJsonlSource final : public SequenceSource {
  public:
   explicit PackedJsonlSource(const SourceOptions& options)
-      : rows_(options.files),
+      : rows_(options.files, true, {}, options.field_names),
         tokens_(options),
         seq_len_(static_cast<std::size_t>(options.seq_len)) {
+    note_shapes(rows_, *options.tokens);
     std::size_t filled = seq_len_;
     std::int64_t counted = 0;
     std::vector<std::uint64_t> uncounted_rows;

@@ -92,7 +92,6 @@ constexpr KnownField kRowFields[] = {
     {"reasoning_content", FieldValues::kNone, kToolRemedy},
     {"reasoning", FieldValues::kNone, kToolRemedy},
     {"thinking", FieldValues::kNone, kToolRemedy},
-    {"system", FieldValues::kNone, "write it as the first message, of role 'system'"},
     {"system_prompt", FieldValues::kNone, "write it as the first message, of role 'system'"},
     {"history", FieldValues::kNone, "write it as messages"},
     {"chosen", FieldValues::kNone, kPreferenceRemedy},
@@ -169,11 +168,6 @@ std::string_view meant_field(const std::string& name, const std::vector<std::str
   return {};
 }
 
-std::string line_of_python(const std::string& of_row) {
-  return "convert them: python -c \"import json; [print(json.dumps(" + of_row +
-         ")) for r in map(json.loads, open('OLD.jsonl'))]\" > NEW.jsonl";
-}
-
 }  // namespace
 
 FieldValues joined(FieldValues of_field, FieldValues of_scalar) {
@@ -217,37 +211,22 @@ FieldRefusal foreign_format_refusal(const std::vector<std::string>& fields) {
   const auto has = [&](const char* name) { return holds(fields, name); };
   if (has("chosen") && has("rejected")) {
     return {"the row is a preference ('chosen' and 'rejected'), for which sluice has no loss",
-            "to train on the chosen answers, " +
-                line_of_python("{'messages': r['chosen']} if isinstance(r['chosen'], list) else "
-                               "{'prompt': r['prompt'], 'completion': r['chosen']}")};
+            "to train on the chosen answers, convert them: python -c \"import json; "
+            "[print(json.dumps({'messages': r['chosen']} if isinstance(r['chosen'], list) else "
+            "{'prompt': r['prompt'], 'completion': r['chosen']})) for r in map(json.loads, "
+            "open('OLD.jsonl'))]\" > NEW.jsonl"};
   }
-  if (has("conversations") || has("conversation")) {
-    const std::string name = has("conversations") ? "conversations" : "conversation";
-    return {"the row has ShareGPT's format ('" + name + "'), which sluice does not read",
-            line_of_python("{'messages': [{'role': (lambda who: {'human': 'user', 'gpt': "
-                           "'assistant'}.get(who, who))(m.get('from') or m['role']), 'content': "
-                           "m.get('value') or m['content']} for m in r['" +
-                           name + "']]}")};
-  }
-  for (const char* answer : {"output", "response"}) {
-    if (!has("instruction") || !has(answer)) continue;
-    return {formatted(
-                "the row has Alpaca's format ('instruction' and '{}'), which sluice does not read",
-                answer),
-            line_of_python(formatted(
-                "{{'messages': [{{'role': 'user', 'content': '\\\\n'.join(filter(None, "
-                "[r['instruction'], r.get('input')]))}}, {{'role': 'assistant', 'content': "
-                "r['{}']}}]}}",
-                answer))};
-  }
-  constexpr std::pair<const char*, const char*> kAnswers[] = {
-      {"question", "answer"}, {"query", "response"},   {"prompt", "response"},
-      {"input", "output"},    {"problem", "solution"}, {"query", "answer"}};
+  constexpr std::pair<const char*, const char*> kAnswers[] = {{"question", "answer"},
+                                                              {"query", "response"},
+                                                              {"input", "output"},
+                                                              {"problem", "solution"},
+                                                              {"query", "answer"}};
   for (const auto& [asked, answered] : kAnswers) {
     if (!has(asked) || !has(answered)) continue;
     return {
-        formatted("the row has '{}' and '{}', which sluice does not read", asked, answered),
-        line_of_python(formatted("{{'prompt': r['{}'], 'completion': r['{}']}}", asked, answered))};
+        formatted("the row has '{}' and '{}', which are no shape by themselves", asked, answered),
+        formatted("set `data.fields` = {{ prompt = \"{}\", completion = \"{}\" }}", asked,
+                  answered)};
   }
   return {};
 }

@@ -33,7 +33,7 @@ FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<st
 // Rejects known fields of messages, unless the values are harmless defaults.
 FieldRefusal refusal_of_message_field(const UnreadField& field);
 
-// Rejects ShareGPT, Alpaca and preference formats by their field names.
+// Rejects preferences, and pairs such as "question" and "answer", by their field names.
 FieldRefusal foreign_format_refusal(const std::vector<std::string>& fields);
 
 }  // namespace sluice::data

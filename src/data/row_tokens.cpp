@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "data/data_words.h"
 #include "data/own_chat_template.h"
+#include "data/row_shape.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -194,9 +195,18 @@ void require_ids_beside(const JsonlRow& row) {
   refuse(row.position_ids.has_value(), "position_ids");
 }
 
+void require_no_system(const JsonlRow& row) {
+  const bool is_read = row.shape == RowShape::kSharegpt || row.shape == RowShape::kAlpaca;
+  if (is_read || !row.system || (row.system->text && row.system->text->empty())) return;
+  refuse_row(
+      "sluice does not act on the field 'system' of a row of " + std::string(name_of(row.shape)),
+      "write it as the first message, of role 'system'");
+}
+
 std::string advice_on(const std::vector<std::string>& fields) {
-  static const std::vector<std::string> known = {"text", "input_ids", "messages", "prompt",
-                                                 "completion"};
+  static const std::vector<std::string> known = {"text",          "input_ids",   "messages",
+                                                 "prompt",        "completion",  "response",
+                                                 "conversations", "instruction", "output"};
   for (const std::string& field : fields) {
     const std::string near = nearest_name(field, known);
     if (!near.empty() && near != field)
@@ -204,26 +214,6 @@ std::string advice_on(const std::vector<std::string>& fields) {
   }
   return fields.empty() ? "give it one of them"
                         : "give it one of them; the row has " + join(fields, ", ");
-}
-
-std::vector<std::string> used_fields(const JsonlRow& row) {
-  std::vector<std::string> used;
-  const auto add = [&](bool has, const char* name) {
-    if (has) used.emplace_back(name);
-  };
-  if (row.input_ids) {
-    used = {"input_ids"};
-    add(row.labels.has_value(), "labels");
-    add(row.attention_mask.has_value(), "attention_mask");
-    add(row.position_ids.has_value(), "position_ids");
-  } else if (row.text) {
-    used = {"text"};
-  } else if (row.messages) {
-    used = {"messages"};
-  } else if (row.prompt && row.completion) {
-    used = {"prompt", "completion"};
-  }
-  return used;
 }
 
 }  // namespace
@@ -245,8 +235,13 @@ Sequence RowTokens::sequence(JsonlRow row) const {
       made.labels = made.ids;
     } else if (row.messages) {
       made = of_conversation(row);
+    } else if (row.shape == RowShape::kAlpaca && !has_chat()) {
+      const AlpacaText text = alpaca_text(row);
+      made = of_completion(text.prompt, text.answer);
+    } else if (row.prompt->text) {
+      made = of_completion(*row.prompt->text, *row.completion->text);
     } else {
-      made = of_completion(row);
+      made = of_spoken_completion(*row.prompt, *row.completion);
     }
     check_tokens(made.ids);
   }
@@ -268,7 +263,7 @@ Sequence RowTokens::sequence(JsonlRow row) const {
 }
 
 void RowTokens::require_sound(const JsonlRow& row) const {
-  const std::vector<std::string> used = used_fields(row);
+  const std::vector<std::string>& used = row.used;
   // Rows in preference format may also have a prompt and messages.
   const bool is_preference = std::count(row.fields.begin(), row.fields.end(), "chosen") > 0;
   if (used.empty() || is_preference) {
@@ -281,15 +276,18 @@ void RowTokens::require_sound(const JsonlRow& row) const {
   }
   if (used.empty()) {
     require_ids_beside(row);
-    refuse_row("the row has none of 'text', 'input_ids', 'messages', 'prompt' with 'completion'",
-               advice_on(row.fields));
+    refuse_row(
+        "the row has none of 'text', 'input_ids', 'messages', 'prompt' with 'completion', "
+        "'conversations', 'instruction' with 'output'",
+        advice_on(row.fields));
   }
   require_ids_beside(row);
-  if (used.front() == "messages")
-    require_sound_speech(*row.messages, "messages", options_.assistant_only_loss);
-  if (used.front() == "prompt") {
-    require_sound_speech(*row.prompt, "prompt", options_.assistant_only_loss);
-    require_sound_speech(*row.completion, "completion", options_.assistant_only_loss);
+  require_no_system(row);
+  if (row.shape == RowShape::kMessages || row.shape == RowShape::kSharegpt)
+    require_sound_speech(*row.messages, used.front(), options_.assistant_only_loss);
+  if (row.shape == RowShape::kCompletion || row.shape == RowShape::kAlpaca) {
+    require_sound_speech(*row.prompt, used[0], options_.assistant_only_loss);
+    require_sound_speech(*row.completion, used[1], options_.assistant_only_loss);
     if (row.prompt->text.has_value() != row.completion->text.has_value()) {
       refuse_row("of 'prompt' and 'completion' only one is a list of messages",
                  "write both as texts or both as messages");
@@ -298,7 +296,7 @@ void RowTokens::require_sound(const JsonlRow& row) const {
         (row.prompt->messages->empty() || row.completion->messages->empty()))
       refuse_row("'prompt' or 'completion' has no messages", "give both at least one");
   }
-  if (used.front() == "messages" && row.messages->messages->empty())
+  if (row.messages && row.messages->messages->empty() && !row.input_ids && !row.text)
     refuse_row("the row has no messages", "remove the line");
   note_unread(row, used);
 }
@@ -374,28 +372,35 @@ Sequence RowTokens::of_ids(JsonlRow& row) const {
   return made;
 }
 
+std::vector<Message> RowTokens::counted_messages(std::vector<Message> messages) const {
+  bool is_last = options_.last_only;
+  for (auto message = messages.rbegin(); options_.last_only && message != messages.rend();
+       ++message) {
+    if (!is_last) message->counts = false;
+    if (message->role == "assistant") is_last = false;
+  }
+  return messages;
+}
+
 Sequence RowTokens::of_conversation(const JsonlRow& row) const {
-  const std::vector<Turn> turns = chat().turns(*row.messages->messages, false);
+  const std::vector<Turn> turns = chat().turns(counted_messages(*row.messages->messages), false);
   Sequence made;
   made.ids = options_.tokens->encode(joined(turns), false);
   made.labels = labels_of(*options_.tokens, turns, made.ids, options_.assistant_only_loss);
   return made;
 }
 
-Sequence RowTokens::of_completion(const JsonlRow& row) const {
-  const Speech& prompt = *row.prompt;
-  const Speech& completion = *row.completion;
-  if (!prompt.text) return of_spoken_completion(prompt, completion);
+Sequence RowTokens::of_completion(const std::string& prompt, const std::string& completion) const {
   const TextTokens& tokens = *options_.tokens;
   Sequence made;
-  made.ids = tokens.encode(*prompt.text + *completion.text, true);
-  Ids beginning = tokens.encode(*prompt.text, true);
+  made.ids = tokens.encode(prompt + completion, true);
+  Ids beginning = tokens.encode(prompt, true);
   if (!tokens.is_bytes()) beginning.resize(beginning.size() - tokens.tokenizer().suffix().size());
   const std::size_t given = border_of(tokens, beginning, made.ids).tokens;
   if (const auto end = tokens.end_id(); end && (made.ids.empty() || made.ids.back() != *end))
     made.ids.push_back(*end);
   made.labels = made.ids;
-  std::fill_n(made.labels.begin(), given, kIgnored);
+  if (!options_.counts_prompts) std::fill_n(made.labels.begin(), given, kIgnored);
   return made;
 }
 
@@ -403,10 +408,11 @@ Sequence RowTokens::of_spoken_completion(const Speech& prompt, const Speech& com
   std::vector<Message> messages = *prompt.messages;
   messages.insert(messages.end(), completion.messages->begin(), completion.messages->end());
   const TextTokens& tokens = *options_.tokens;
-  const std::vector<Turn> turns = chat().turns(messages, false);
+  const std::vector<Turn> turns = chat().turns(counted_messages(std::move(messages)), false);
   Sequence made;
   made.ids = tokens.encode(joined(turns), false);
   made.labels = labels_of(tokens, turns, made.ids, options_.assistant_only_loss);
+  if (options_.counts_prompts) return made;
   const bool is_answer = completion.messages->front().role == "assistant";
   const std::string before = joined(chat().turns(*prompt.messages, is_answer));
   const std::size_t own = border_of(tokens, tokens.encode(before, false), made.ids).tokens;
@@ -456,6 +462,18 @@ const ChatFormat& RowTokens::chat() const {
         own_template_warning(options_.tokens->file(), chat_->format(), chat_->marks_are_tokens()));
   }
   return *chat_;
+}
+
+bool RowTokens::has_chat() const {
+  if (options_.chat_template != ChatTemplate::kAuto) return true;
+  try {
+    chat();
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage) throw;
+  }
+  options_.tokens->note("data.chat_template", "none found: the layout of the Alpaca project");
+  return false;
 }
 
 }  // namespace sluice::data

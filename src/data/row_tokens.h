@@ -1,5 +1,5 @@
 // Converts .jsonl rows to token ids and numeric fields. Tokens come from input_ids, else text,
-// messages, or prompt and completion. Const members are thread-safe.
+// messages, or prompt and completion (row_shape.h). Const members are thread-safe.
 #pragma once
 
 #include <memory>
@@ -32,12 +32,16 @@ class RowTokens {
  private:
   Sequence of_ids(JsonlRow& row) const;
   Sequence of_conversation(const JsonlRow& row) const;
-  Sequence of_completion(const JsonlRow& row) const;
+  Sequence of_completion(const std::string& prompt, const std::string& completion) const;
+  // Excludes messages before the assistant's last one, where only that counts.
+  std::vector<Message> counted_messages(std::vector<Message> messages) const;
   Sequence of_spoken_completion(const Speech& prompt, const Speech& completion) const;
   void check_ids(const std::vector<std::int64_t>& ids,
                  const std::vector<std::int64_t>& labels) const;
   void check_tokens(const std::vector<std::int32_t>& ids) const;
   const ChatFormat& chat() const;
+  // False if `data.chat_template` = "auto" finds no format.
+  bool has_chat() const;
   void note_unread(const JsonlRow& row, const std::vector<std::string>& used) const;
 
   const SourceOptions options_;

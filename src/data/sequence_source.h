@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,7 +48,10 @@ struct SourceOptions {
   std::int64_t seq_len = 0;
   std::int64_t vocab_size = 0, num_labels = 0;
   std::optional<std::int64_t> max_positions;
-  bool truncate = false, pack = false, assistant_only_loss = false, append_eos = false;
+  bool truncate = false, pack = false, append_eos = false;
+  // Which messages the loss counts. `counts_prompts`: also prompts that have a completion.
+  bool assistant_only_loss = false, last_only = false, counts_prompts = false;
+  std::map<std::string, std::string> field_names;  // DataOptions::fields
   ChatTemplate chat_template = ChatTemplate::kAuto;
   std::string model_family;  // model_type, for ChatTemplate::kAuto
   std::shared_ptr<const TextTokens> tokens;

@@ -88,6 +88,29 @@ TEST_F(DataCommandTest, InspectCountsRowsOfNumbersAlone) {
   EXPECT_NE(ragged.err.find("images.jsonl:1"), std::string::npos) << ragged.err;
 }
 
+TEST_F(DataCommandTest, InspectNamesTheShapeAndMarksWhatCounts) {
+  const std::string path = folder_ / "rows.json";
+  test::write_file(path, R"([{"q": "a", "a": "b"},
+                             {"q": "c", "a": "d"}])");
+  const auto inspect = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"data", "inspect", path, "--tokenizer", "bytes"});
+    return run_sluice(options);
+  };
+  const std::string names = "prompt=q,completion=a";
+  const ProgramResult read = inspect({"--fields", names, "--json"});
+  ASSERT_EQ(read.exit_code, 0) << read.err;
+  const Json file = Json::parse(read.out).at("files").at(0);
+  EXPECT_EQ(file.at("shape"), "prompt and completion");
+  EXPECT_EQ(file.at("rows"), 2);
+  EXPECT_EQ(file.at("first").at(1).at("marked"), "c[d]");
+  const std::string text = inspect({"--fields", names, "--train-on", "all"}).out;
+  EXPECT_NE(text.find("rows of         prompt and completion"), std::string::npos) << text;
+  EXPECT_NE(text.find("counted tokens  2"), std::string::npos) << text;
+  EXPECT_EQ(inspect({"--fields", "prompt"}).exit_code, 2);
+  EXPECT_EQ(inspect({"--train-on", "user"}).exit_code, 2);
+  EXPECT_EQ(inspect({}).exit_code, 3);
+}
+
 TEST_F(DataCommandTest, TurnsEveryLineIntoIdsAndBack) {
   for (const char* name : {"llama3", "mistral"}) {
     const Json strings = read_json("strings.json"),
@@ -227,7 +250,7 @@ TEST_F(DataCommandTest, InspectRefusesWhatTrainingRefusesWithAndWithoutATokenize
         R"({"messages": []})", R"({"prompt": "a", "completion": [{"role": "user"}]})",
         R"({"input_ids": [5, 6, 7], "loss_mask": [0, 0, 1]})",
         R"({"input_ids": [5, 6, 7], "labels": [-100, -100, -100]})",
-        R"({"id": 3, "conversations": [{"from": "human", "value": "a"}]})",
+        R"({"id": 3, "conversations": [{"from": "human", "text": "a"}]})",
         R"({"text": "a", "label": 1})"}) {
     test::write_file(path, row + "\n");
     for (const std::vector<std::string>& more :
@@ -259,21 +282,29 @@ TEST_F(DataCommandTest, InspectMarksTheTokensThatCount) {
   test::write_file(path, R"({"messages": [{"role": "user", "content": "ab"}, )"
                          R"({"role": "assistant", "content": "cd", "weight": 0}, )"
                          R"({"role": "assistant", "content": "ef"}]})"
-                         "\n"
-                         R"({"prompt": "gh", "completion": "ij"})"
                          "\n");
-  std::vector<std::string> arguments = {"data",  "inspect",         path,    "--tokenizer",
-                                        "bytes", "--chat-template", "chatml"};
-  arguments.emplace_back("--assistant-only-loss");
+  const std::string completion = folder_ / "completion.jsonl";
+  test::write_file(completion, R"({"prompt": "gh", "completion": "ij"})"
+                               "\n");
+  std::vector<std::string> arguments = {"data",
+                                        "inspect",
+                                        path,
+                                        completion,
+                                        "--tokenizer",
+                                        "bytes",
+                                        "--chat-template",
+                                        "chatml",
+                                        "--assistant-only-loss"};
   const std::string text = run_sluice(arguments).out;
   EXPECT_NE(text.find("assistant cd<|im_end|> <|im_start|>assistant [ef<|im_end|>]"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("gh[ij]"), std::string::npos) << text;
   arguments.emplace_back("--json");
-  const Json file = Json::parse(run_sluice(arguments).out).at("files").at(0);
-  EXPECT_EQ(file.at("counted_tokens"), 12 + 2);
-  const Json& row = file.at("first").at(1);
+  const Json files = Json::parse(run_sluice(arguments).out).at("files");
+  EXPECT_EQ(files.at(0).at("counted_tokens"), 12);
+  EXPECT_EQ(files.at(1).at("counted_tokens"), 2);
+  const Json& row = files.at(1).at("first").at(0);
   EXPECT_EQ(row.at("ids"), Json({'g', 'h', 'i', 'j'}));
   EXPECT_EQ(row.at("counted"), Json({false, false, true, true}));
   EXPECT_EQ(row.at("decoded"), "ghij");

@@ -182,7 +182,7 @@ const std::vector<Claim>& claims() {
       {"docs/configuration.md", "the one of the place that wins takes the place of the other",
        planned({"--training.global_batch_size=8"})},
       {"docs/data.md",
-       "refused (exit 3), with the line that converts them where there is one",
+       "refused (exit 3), with the line that converts them",
        {"data", "inspect", "DIR/text.gz"},
        3,
        "is not text, by its ending"},

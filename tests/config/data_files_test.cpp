@@ -111,9 +111,9 @@ TEST_F(DataFilesTest, SaysWhatAPatternMatchesThatIsNoFile) {
 }
 
 TEST_F(DataFilesTest, RefusesEndingsThatAreCertainlyNoTextUnlessTheFormatIsSaid) {
-  for (const std::string ending : {"gz", "zst", "zip", "parquet", "arrow", "npy", "json", "csv",
-                                   "safetensors", "pt", "pt2", "JSON", "Gz"}) {
-    const std::string name = "data.jsonl." + ending;
+  for (const std::string ending : {"gz", "zst", "zip", "parquet", "arrow", "npy", "csv",
+                                   "safetensors", "pt", "pt2", "Csv", "Gz"}) {
+    const std::string name = "data.txt." + ending;
     test::write_file(folder_ / name, "x");
     const std::string says = refusal({name}, 3);
     EXPECT_EQ(says.find("'D/" + name + "' is not text, by its ending; run.toml:2:1; "), 0u) << says;

@@ -140,23 +140,19 @@ TEST_F(RowFieldsTest, MetadataIsNamedOnceAsNotRead) {
   EXPECT_TRUE(warnings(R"({"input_ids": [1, 2], "labels": [1, 2]})").empty());
 }
 
-TEST_F(RowFieldsTest, PublishedFormatsThatAreNotReadAreNamedWithTheLineThatConverts) {
-  const std::vector<std::pair<std::string, std::string>> rows = {
-      {R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})",
-       "ShareGPT"},
-      {R"({"id": 3, "conversations": [{"from": "human", "value": "a"}], "system": "s"})",
-       "ShareGPT"},
-      {R"({"instruction": "a", "input": "", "output": "b"})", "Alpaca"},
-      {R"({"instruction": "a", "response": "b"})", "Alpaca"},
-      {R"({"prompt": "a", "chosen": "b", "rejected": "c"})", "preference"},
-      {R"({"prompt": "a", "completion": "x", "chosen": "b", "rejected": "c"})", "preference"},
-      {R"({"question": "a", "answer": "b"})", "'question' and 'answer'"}};
-  for (const auto& [row, name] : rows) {
+TEST_F(RowFieldsTest, PreferencesAndUnknownPairsAreRefusedWithAWayOut) {
+  for (const std::string row :
+       {R"({"prompt": "a", "chosen": "b", "rejected": "c"})",
+        R"({"prompt": "a", "completion": "x", "chosen": "b", "rejected": "c"})"}) {
     const Error error = refused(row);
-    EXPECT_NE(error.fact().find(name), std::string::npos) << error.fact();
+    EXPECT_NE(error.fact().find("preference"), std::string::npos) << error.fact();
     EXPECT_NE(error.remedy().find("python -c \"import json;"), std::string::npos);
     EXPECT_EQ(error.remedy().find('\n'), std::string::npos);
   }
+  const Error pair = refused(R"({"question": "a", "answer": "b"})");
+  EXPECT_NE(pair.fact().find("'question' and 'answer'"), std::string::npos) << pair.fact();
+  EXPECT_EQ(pair.remedy(),
+            "set `data.fields` = { prompt = \"question\", completion = \"answer\" }");
   EXPECT_EQ(
       TokenData(options(R"({"instruction": "a", "output": "b", "text": "c"})")).num_sequences(), 1);
 }
