@@ -224,9 +224,9 @@ PeerLayout layout_of_search(const ScheduleArguments& arguments, const SearchResu
   const ScheduleAnswer& answer = answer_for(*arguments.emit, result, has_file);
   if (!answer.partition) {
     throw Error(ErrorKind::kUsage,
-                {.what = "the costs are those of stages, so no layer has a stage",
+                {.what = "these are costs of stages, so the layers of a stage are not known",
                  .where = "--emit",
-                 .remedy = "give the costs of layers"});
+                 .remedy = "give costs of layers, as `sluice plan --measure` writes them"});
   }
   return {.model = result.model,
           .partition = *answer.partition,

@@ -17,10 +17,10 @@ namespace {
 
 using detail::LayerNames;
 
-// What a row of the table writes: a split in the trainer's names, and a schedule that it runs.
+// The split in the names of one trainer, and a schedule that the trainer runs.
 struct Written {
   const PeerLayout& of;
-  std::string schedule;  // the trainer's name, or the name that places stages like the CSV
+  std::string schedule;  // with a CSV: any schedule that places the stages like the CSV
   ModuleNames modules = {};
   std::vector<std::string> cuts = {};
   std::string layout = {};
@@ -76,8 +76,8 @@ void split_for_neuronx(Written& to) {
     const int before = stages[s].layers.back();
     if (before < first || before + 1 >= last) {
       refuse_to_emit(
-          formatted("stage {} has no decoder layer, and NeuronX cuts only between two of "
-                    "them",
+          formatted("stage {} has no decoder layer, but NeuronX cuts only between decoder "
+                    "layers",
                     before < first ? s : s + 1),
           "give every stage a decoder layer");
     }
@@ -199,7 +199,8 @@ const Peer& find_peer(const std::string& name) {
   refuse_to_emit("unknown trainer '" + name + "'", suggest_name(name, peer_trainers()));
 }
 
-// Returns the kind whose rows these are. A file's schedule may have the name of another.
+// Returns the kind that makes exactly these rows. The name does not decide, because a file's
+// schedule may have any name.
 std::optional<ScheduleKind> kind_of_rows(const Schedule& schedule) {
   const auto without_idle = [](std::vector<std::vector<Action>> rows) {
     for (std::vector<Action>& row : rows)
@@ -217,13 +218,13 @@ std::optional<ScheduleKind> kind_of_rows(const Schedule& schedule) {
           without_idle(made.rows) == without_idle(schedule.rows))
         return info.kind;
     } catch (const Error& error) {
-      return std::nullopt;  // a file of this name with other stages
+      return std::nullopt;  // the named kind cannot have these stages
     }
   }
   return std::nullopt;
 }
 
-// Returns the kind that places stages like `map` where only a CSV describes the order.
+// Returns a kind that places the stages like `map`. A CSV gives the order.
 ScheduleKind kind_of_placement(const StageMap& map) {
   if (map.is(Placement::kLoop))
     return map.stages_per_rank() == 1 ? ScheduleKind::k1F1B : ScheduleKind::kInterleaved1F1B;
@@ -252,7 +253,9 @@ std::string schedule_for(const Peer& peer, const PeerLayout& layout) {
   else if (is_loop)
     kind = kind_of_placement(map);
   if (!kind && !layout.schedule)
-    refuse_to_emit("the order of stages placed like this is not known", "give --schedule");
+    refuse_to_emit(
+        formatted("there is no default schedule for stages on ranks {}", Json(map.ranks()).dump()),
+        "give --schedule");
   const bool runs = kind && peer.schedules.contains(*kind);
   if (!runs && !peer.reads_csv) {
     refuse_to_emit(formatted("{} cannot run the schedule {}", peer.name,
@@ -262,8 +265,8 @@ std::string schedule_for(const Peer& peer, const PeerLayout& layout) {
   if (!layout.csv_file.empty() && layout.schedule)
     return find_schedule(kind_of_placement(map)).name;
   if (!runs) {
-    refuse_to_emit(formatted("the order '{}' has no name in {}", layout.schedule->name, peer.name),
-                   "give --out FILE.csv too, which the settings will then name");
+    refuse_to_emit(formatted("{} has no name for the order '{}'", peer.name, layout.schedule->name),
+                   "give --out FILE.csv too, so that the settings can name this file");
   }
   return find_schedule(*kind).name;
 }

@@ -109,7 +109,7 @@ TEST_F(EmitTest, RefusesWhatDoesNotFit) {
             std::string::npos);
   EXPECT_NE(refusal(run_sluice({"schedule", "--search", "--pp", "2", "--microbatches", "4",
                                 "--costs", "F=1", "--emit", "torch", "--out", folder_ / "x.csv"}))
-                .find("the costs are those of stages"),
+                .find("these are costs of stages"),
             std::string::npos);
   EXPECT_NE(refusal(search({"--layout", "Et|t|t*2L"})).find("the layout has 3 stages"),
             std::string::npos);

@@ -38,8 +38,8 @@ TEST(LayoutTextTest, NamesTheCharacterThatItCannotRead) {
            {"E(t|L", "a ')' is missing at character 6"},
            {"E(t|)L", "a '*' and a number are missing at character 6"},
            {"E((t|)*2)*2L", "a '(' inside another at character 3"},
-           {"Et*0|L", "no number above 0 at character 5"},
-           {"Et*|L", "no number above 0 at character 4"},
+           {"Et*0|L", "a number above 0 is missing at character 5"},
+           {"Et*|L", "a number above 0 is missing at character 4"},
            {"Et*1000000L", "too large a number at character 9"},
            {"E(t*99|)*99999L", "too many layers"}}) {
     const Error error = test::error_of([&] { expand_layout(text); });

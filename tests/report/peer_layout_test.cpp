@@ -151,7 +151,7 @@ TEST_F(PeerLayoutOfPlan, WritesMegatronsCountsWhereTheyDescribeTheSplit) {
 TEST_F(PeerLayoutOfPlan, NamesTheFileOfAnOrderWithoutAName) {
   schedule_.name = "searched";
   const Error error = test::error_of([&] { peer_layout_text("torchtitan", layout()); });
-  EXPECT_EQ(error.fact(), "the order 'searched' has no name in torchtitan");
+  EXPECT_EQ(error.fact(), "torchtitan has no name for the order 'searched'");
   PeerLayout with_file = layout();
   with_file.csv_file = "order.csv";
   EXPECT_NE(peer_layout_text("torchtitan", with_file)

@@ -15,8 +15,7 @@ constexpr int kMaxDigits = 5;
 
 const char* const kLetters =
     "write E (embedding), t (decoder layer), m (MTP layer), L (norm and head) and | between "
-    "stages; "
-    "t*3 and (tt|)*2 repeat";
+    "stages; t*3 and (tt|)*2 repeat";
 
 // Expands "(tt|)*2" and "t*3", and drops commas, which only group.
 class LayoutParser {
@@ -69,7 +68,7 @@ class LayoutParser {
       if (++digits > kMaxDigits) fail("too large a number");
       count = 10 * count + (text_[at_++] - '0');
     }
-    if (count == 0) fail("no number above 0");
+    if (count == 0) fail("a number above 0 is missing");
     return count;
   }
 

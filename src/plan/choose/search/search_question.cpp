@@ -202,8 +202,8 @@ double peak_of(const ScheduleAnswer& answer) {
 
 SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& costs) {
   if (!question.layout.empty()) {
-    refuse("`layout` needs the costs of layers, and these are the costs of stages", "`layout`",
-           "give the costs of layers");
+    refuse("`layout` needs costs of layers, but these are costs of stages", "`layout`",
+           "give costs of layers, as `sluice plan --measure` writes them");
   }
   require_bytes(question, costs);
   std::vector<int> counts = {question.stages_per_rank};

@@ -30,7 +30,7 @@ struct ScheduleAnswer {
   Simulation simulation;
   VerifyReport report;
   std::string refusal;                              // why the schedule cannot be used, or ""
-  std::shared_ptr<const Partition> partition = {};  // null: the costs are those of stages
+  std::shared_ptr<const Partition> partition = {};  // null: the costs are of stages, not layers
 };
 
 // Returns the peak bytes of any rank, or 0 if unknown.
