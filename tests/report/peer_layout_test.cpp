@@ -179,7 +179,7 @@ TEST_F(PeerLayoutOfPlan, RefusesWhatATrainerCannotRun) {
   split_ = split_of(model_, 2, detail::modules_of_layout(model_, "E|t*8L"));
   schedule_ = make_schedule("1F1B", {.num_ranks = 2, .num_microbatches = 4});
   EXPECT_EQ(refusal("neuronx"),
-            "stage 0 has no decoder layer, and NeuronX cuts only between two of them");
+            "stage 0 has no decoder layer, but NeuronX cuts only between decoder layers");
 }
 
 }  // namespace
