@@ -77,7 +77,7 @@ FNR == 1 {
   kernels = FILENAME ~ /^src\/ops\/kernels\//
   if (n == 2 || FILENAME == "include/sluice/sluice.h") side = ""
   run_program = FILENAME ~ /^apps\/sluice\/(run_main|eval_command|sample_command|train_command)/
-  plan_program = FILENAME == "apps/sluice/main.cpp" || FILENAME ~ /^apps\/sluice\/(split|schedule|plan|config|launch|debug|data|init|metrics|report|tokenize)_command/
+  plan_program = FILENAME == "apps/sluice/main.cpp" || FILENAME ~ /^apps\/sluice\/(split|schedule|plan|config|launch|debug|data|init|metrics|report|compare|tokenize)_command/
 }
 /^[ \t]*#[ \t]*include/ {
   target = $2; sub(/^[ \t]*#[ \t]*include[ \t]*/, "", target)

@@ -14,7 +14,7 @@ limit() {
     bad=1
   fi
 }
-limit sluice_plan 28600 src/base src/plan src/kind src/job src/report
+limit sluice_plan 30300 src/base src/plan src/kind src/job src/report
 limit sluice_models_plan 28150 src/family src/archive src/data
 limit sluice 31500 src/device src/nccl src/layer src/io src/comm src/parallel src/engine src/optim src/checkpoint src/train
 limit sluice_models 11800 src/ops src/graph src/model

@@ -33,6 +33,7 @@ struct CompletedText {
 // sluice-run.
 Command completion_command(const std::function<Command()>& program,
                            const std::vector<CompletedText>& others);
+Command compare_command();
 Command config_command(const Overrides& overrides);
 Command data_command();
 Command debug_command();

@@ -111,9 +111,9 @@ bool measures(const std::vector<std::string>& arguments) {
 }
 
 std::vector<std::string> command_names() {
-  std::vector<std::string> names = {"help",   "plan",   "config",    "split",   "schedule",
-                                    "launch", "data",   "debug",     "metrics", "graph",
-                                    "init",   "report", "completion"};
+  std::vector<std::string> names = {"help",     "compare", "plan",   "config",    "split",
+                                    "schedule", "launch",  "data",   "debug",     "metrics",
+                                    "graph",    "init",    "report", "completion"};
   for (const CommandText& text : kSibling) names.emplace_back(text.name);
   return names;
 }
@@ -235,7 +235,7 @@ int run(int argc, char** argv) {
   for (const Command& own :
        {plan_command(overrides), config_command(overrides), split_command(), schedule_command(),
         launch_command(launched, command_names()), data_command(), debug_command(),
-        metrics_command(), graph_command(), init_command(), report_command(),
+        metrics_command(), compare_command(), graph_command(), init_command(), report_command(),
         Command{"help", "Prints this help, or the help of a command."}})
     program.commands.push_back(own);
   std::vector<CompletedText> texts;

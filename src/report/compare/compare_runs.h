@@ -1,0 +1,37 @@
+// Compares runs with each other: which agree, and which setting separates those that do not.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/compare/compare_pair.h"
+
+namespace sluice {
+
+struct CompareOptions {
+  const FloatDtype* dtype = nullptr;  // of the arithmetic; nullptr: from run.json or the tensors
+  std::optional<std::int64_t> terms, layers;
+  std::optional<TensorKind> kind;  // otherwise gradients if a name contains "grad"
+};
+
+struct RunComparison {
+  std::vector<ComparedRun> runs;
+  Arithmetic arithmetic;
+  std::string arithmetic_origin;  // "run.json"
+  TensorKind kind = TensorKind::kWeights;
+  std::vector<PairComparison> pairs;
+  RunVerdict verdict = RunVerdict::kEqual;
+  // Runs of a group differ by rounding at most. If all runs do, groups have equal bits.
+  std::vector<std::vector<std::string>> groups;
+  // Settings whose value decides the group. Empty if none does.
+  std::vector<std::string> axes;
+
+  // The pair with the verdict: its bug at the earliest step, or else the earliest difference.
+  // nullptr if all are equal.
+  const PairComparison* decisive() const;
+};
+
+RunComparison compare_runs(std::vector<ComparedRun> runs, const CompareOptions& options);
+
+}  // namespace sluice
