@@ -142,7 +142,7 @@ def install(build, folder):
         file.write(text.replace(hint, ""))
     python = os.path.join(SOURCE, "python", "sluice")
     for name in sorted(os.listdir(python)):
-        if name.endswith(".py"):
+        if name.endswith((".py", ".typed")):
             shutil.copy(os.path.join(python, name), package)
     return programs + libraries
 

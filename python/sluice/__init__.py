@@ -5,27 +5,36 @@ Sizes are in bytes. Errors are `sluice.Error`. The documentation pages schedules
 pictures explain the values.
 """
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import errno
+import functools
+import html
 import json
 import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Union
 
 __all__ = ["Error", "Schedule", "Simulation", "Search", "cmake_prefix", "costs_text", "picture", "plan", "program",
            "read", "schedule", "schedules", "search", "simulate", "split", "verify"]
 
+Costs = Union[str, "os.PathLike[str]", dict[str, Any]]
+StageMap = Union[str, Iterable[int]]
+
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def program():
+def program() -> str:
     """Returns the path of the program."""
     return os.path.join(_HERE, "bin", "sluice")
 
 
-def cmake_prefix():
+def cmake_prefix() -> str:
     """Returns the folder to pass as CMAKE_PREFIX_PATH to find_package(sluice)."""
     return _HERE
 
@@ -33,7 +42,7 @@ def cmake_prefix():
 class Error(ValueError):
     """An error of the program: `fact`, `where` it occurred, the `remedy`, and `code`, the exit code."""
 
-    def __init__(self, text, code):
+    def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
         parts = text.split("; ")
         self.code = code
@@ -42,7 +51,7 @@ class Error(ValueError):
         self.remedy = parts[-1] if len(parts) > 1 else ""
 
 
-def _run(*arguments, may_be_refused=False):
+def _run(*arguments: object, may_be_refused: bool = False) -> str:
     """Runs the program and returns its answer. Raises Error if it fails. With may_be_refused, a failed proof
     is an answer."""
     path = program()
@@ -62,7 +71,7 @@ def _run(*arguments, may_be_refused=False):
     return ran.stdout
 
 
-def _answer(*arguments, may_be_refused=False):
+def _answer(*arguments: object, may_be_refused: bool = False) -> Any:
     """Returns the values that the program prints with --json."""
     text = _run(*arguments, "--json", may_be_refused=may_be_refused)
     try:
@@ -72,7 +81,7 @@ def _answer(*arguments, may_be_refused=False):
                     f"text, such as --help", 2) from None
 
 
-def _json_text(value, name):
+def _json_text(value: object, name: str) -> str:
     try:
         return json.dumps(value, default=os.fspath)
     except (TypeError, ValueError, RecursionError) as failed:
@@ -80,7 +89,7 @@ def _json_text(value, name):
                     2) from None
 
 
-def _text_of(path):
+def _text_of(path: str) -> str:
     with open(path, encoding="utf-8", newline="") as file:
         return file.read()
 
@@ -88,13 +97,13 @@ def _text_of(path):
 class _Files:
     """Temporary files for one call."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def path(self, name):
+    def path(self, name: str) -> str:
         return os.path.join(self._folder, name)
 
-    def write(self, name, text):
+    def write(self, name: str, text: str) -> str:
         try:
             data = text.encode()
         except (AttributeError, UnicodeError):
@@ -103,12 +112,12 @@ class _Files:
             file.write(data)
         return self.path(name)
 
-    def read(self, name):
+    def read(self, name: str) -> str:
         return _text_of(self.path(name))
 
 
 @contextlib.contextmanager
-def _files():
+def _files() -> Iterator[_Files]:
     try:
         with tempfile.TemporaryDirectory(prefix="sluice-") as folder:
             yield _Files(folder)
@@ -117,20 +126,20 @@ def _files():
                     f"space there", 3) from None
 
 
-def costs_text(costs):
+def costs_text(costs: Costs) -> str:
     """Converts costs to the program's form: a text ("F=1,B=2"), the path of a JSON file, or its content as a
     dict."""
     return _json_text(costs, "costs") if isinstance(costs, dict) else str(costs)
 
 
-def _costs_arguments(files, costs):
+def _costs_arguments(files: _Files, costs: Costs | None) -> list[str]:
     if costs is None:
         return []
     text = costs_text(costs)
     return ["--costs", files.write("costs.json", text) if isinstance(costs, dict) else text]
 
 
-def _map_text(stage_to_rank):
+def _map_text(stage_to_rank: StageMap) -> str:
     if isinstance(stage_to_rank, str):
         return stage_to_rank
     try:
@@ -140,20 +149,28 @@ def _map_text(stage_to_rank):
                     f"stage, as [0, 1, 1, 0]", 2) from None
 
 
+def _frame(page: str) -> str:
+    """Returns a page, which zooms by a script of its own, as an element of a notebook."""
+    return f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:480px;border:0"></iframe>'
+
+
 @dataclasses.dataclass(frozen=True)
 class Schedule:
     """A schedule: each rank's row of actions ("0F1", "3B0"), and the rank of every stage."""
 
     csv: str
-    rows: list
-    stage_to_rank: list
+    rows: list[list[str]]
+    stage_to_rank: list[int] | str
     name: str = ""
 
-    def _repr_svg_(self):
+    def _repr_svg_(self) -> str:
         return picture(self)
 
+    def _repr_html_(self) -> str:
+        return _frame(picture(self, format="html"))
 
-def _schedule_arguments(files, schedule):
+
+def _schedule_arguments(files: _Files, schedule: Schedule) -> list[str]:
     if not isinstance(schedule, Schedule):
         raise Error(f"{schedule!r:.60} is not a Schedule; schedule; make one with sluice.schedule, or read one with "
                     f"sluice.read", 2)
@@ -166,14 +183,18 @@ class Simulation:
 
     makespan: float
     bubble: float
-    rows: list
-    timeline: list
-    live: list
-    values: dict  # the program's whole answer
+    rows: list[Any]
+    timeline: list[Any]
+    live: list[Any]
+    values: dict[str, Any]  # the program's whole answer
     svg: str = ""
+    draw_page: Callable[[], str] | None = dataclasses.field(default=None, repr=False, compare=False)
 
-    def _repr_svg_(self):
+    def _repr_svg_(self) -> str:
         return self.svg
+
+    def _repr_html_(self) -> str | None:
+        return _frame(self.draw_page()) if self.draw_page else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,25 +203,28 @@ class Search:
 
     schedule: Schedule
     makespan: float
-    named: list
-    values: dict
+    named: list[Any]
+    values: dict[str, Any]
 
     @property
-    def csv(self):
+    def csv(self) -> str:
         return self.schedule.csv
 
-    def _repr_svg_(self):
+    def _repr_svg_(self) -> str:
         return picture(self.schedule)
 
+    def _repr_html_(self) -> str:
+        return self.schedule._repr_html_()
 
-def _stages(action):
+
+def _stages(action: str) -> list[int]:
     """Returns the stages of an action; a pair has two."""
     found = (re.match(r"\(*([0-9]{1,9})", part) for part in action.split(";"))
     return [int(stage[1]) for stage in found if stage]
 
 
-def _map_of(rows):
-    ranks = {}
+def _map_of(rows: list[list[str]]) -> list[int]:
+    ranks: dict[int, int] = {}
     for rank, row in enumerate(rows):
         for action in row:
             for stage in _stages(action):
@@ -208,18 +232,18 @@ def _map_of(rows):
     return [ranks[stage] for stage in sorted(ranks)]
 
 
-def _rows_of(csv):
+def _rows_of(csv: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split(",") if cell.strip()] for line in csv.splitlines()]
 
 
-def schedules():
+def schedules() -> list[str]:
     """Returns the names of the built-in schedules."""
     return ["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"]
 
 
-def schedule(name, ranks, microbatches, stages_per_rank=None):
+def schedule(name: str, ranks: int, microbatches: int, stages_per_rank: int | None = None) -> Schedule:
     """Makes a schedule by name. Case does not matter."""
-    more = [] if stages_per_rank is None else ["--stages-per-rank", stages_per_rank]
+    more: list[object] = [] if stages_per_rank is None else ["--stages-per-rank", stages_per_rank]
     with _files() as files:
         _run("schedule", "--name", name, "--pp", ranks, "--microbatches", microbatches, *more, "--out",
              files.path("out.csv"))
@@ -228,7 +252,7 @@ def schedule(name, ranks, microbatches, stages_per_rank=None):
     return Schedule(csv, rows, _map_of(rows), name)
 
 
-def read(csv, stage_to_rank=None):
+def read(csv: str | os.PathLike[str], stage_to_rank: StageMap | None = None) -> Schedule:
     """Reads a schedule in torch's text form: a path, or the text itself. The stage map follows from the rows
     unless given."""
     try:
@@ -248,7 +272,7 @@ def read(csv, stage_to_rank=None):
     return Schedule(csv, rows, list(stage_to_rank))
 
 
-def verify(schedule, transport=None):
+def verify(schedule: Schedule, transport: str | None = None) -> list[dict[str, Any]]:
     """Returns the faults of the schedule, a list of {"rank", "index", "action", "reason"}; [] if it is
     correct.
 
@@ -256,24 +280,26 @@ def verify(schedule, transport=None):
     transfers, otherwise "sluice"."""
     wanted = [] if transport is None else ["--for", transport]
     with _files() as files:
-        return _answer("schedule", *_schedule_arguments(files, schedule), "--check", *wanted,
-                       may_be_refused=True)["violations"]
+        found: list[dict[str, Any]] = _answer("schedule", *_schedule_arguments(files, schedule), "--check", *wanted,
+                                              may_be_refused=True)["violations"]
+    return found
 
 
-def simulate(schedule, costs=None):
+def simulate(schedule: Schedule, costs: Costs | None = None) -> Simulation:
     """Predicts the step of this order under the costs. By default F, I and W take 1 and B takes 2."""
     with _files() as files:
         values = _answer("schedule", *_schedule_arguments(files, schedule), "--lower", "--simulate", "--timeline",
                          "--draw", files.path("step.svg"), *_costs_arguments(files, costs))
-        svg = files.read("step.svg")
+        svg = _titled(files.read("step.svg"), files, schedule)
     return Simulation(values["makespan"], values["bubble_fraction"], values["rows"], values["timeline"],
-                      values["live"], values, svg)
+                      values["live"], values, svg, functools.partial(picture, schedule, costs, "html"))
 
 
-def search(costs, ranks, microbatches, stages_per_rank=None, stage_to_rank=None, max_memory=None):
+def search(costs: Costs, ranks: int, microbatches: int, stages_per_rank: int | None = None,
+           stage_to_rank: StageMap | None = None, max_memory: int | str | None = None) -> Search:
     """Searches for the best order under the costs, and compares it with the named ones. max_memory: bytes, or
     "80GB"."""
-    more = []
+    more: list[object] = []
     if stages_per_rank is not None:
         more += ["--stages-per-rank", stages_per_rank]
     if stage_to_rank is not None:
@@ -289,34 +315,43 @@ def search(costs, ranks, microbatches, stages_per_rank=None, stage_to_rank=None,
     return Search(order, found["makespan"], values["named"], values)
 
 
-def plan(config, **overrides):
+def plan(config: str | os.PathLike[str], **overrides: object) -> dict[str, Any]:
     """Returns the answer of `sluice plan --json` for a configuration. training__steps=10 sets the key
     training.steps."""
-    keys = []
+    keys: list[str] = []
     for name, value in overrides.items():
         keys += ["--" + name.replace("__", "."), value if isinstance(value, str) else _json_text(value, name)]
     path = str(config)
-    return _answer("plan", os.path.join(os.curdir, path) if path.startswith("-") else path, *keys)
+    values: dict[str, Any] = _answer("plan", os.path.join(os.curdir, path) if path.startswith("-") else path, *keys)
+    return values
 
 
-def split(**options):
+def split(**options: object) -> dict[str, Any]:
     """Returns the layers of each stage. Takes the options of `sluice split`: layers=32, stages=8,
     convention="torchtitan".
 
     Options that take names accept lists: split_points=["layers.4"], modules=[["layers.0"], ..]."""
-    arguments = []
+    arguments: list[str] = []
     for name, value in options.items():
         option = "--" + name.replace("_", "-")
         if value is True:
             arguments.append(option)
         elif value is not None and value is not False:
-            names = isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)
-            arguments += [option, ",".join(value) if names else _json_text(value, name) if isinstance(value, (list, tuple))
-                          else str(value)]
-    return _answer("split", *arguments)
+            text = str(value)
+            if isinstance(value, (list, tuple)):
+                names = all(isinstance(each, str) for each in value)
+                text = ",".join(value) if names else _json_text(value, name)
+            arguments += [option, text]
+    values: dict[str, Any] = _answer("split", *arguments)
+    return values
 
 
-def picture(schedule, costs=None, format="svg", critical_path=False):
+def _titled(drawn: str, files: _Files, schedule: Schedule) -> str:
+    """Replaces the temporary file's name, which is the title of a picture, by the schedule's."""
+    return drawn.replace(files.path("schedule.csv"), schedule.name or "schedule")
+
+
+def picture(schedule: Schedule, costs: Costs | None = None, format: str = "svg", critical_path: bool = False) -> str:
     """Draws the predicted step as SVG, as a page ("html"), or as a trace for Perfetto ("json"). A schedule
     with faults is drawn with them."""
     if format not in ("svg", "html", "json"):
@@ -328,4 +363,4 @@ def picture(schedule, costs=None, format="svg", critical_path=False):
         out = files.path("picture." + format)
         _run("schedule", *_schedule_arguments(files, schedule), "--draw", out,
              *_costs_arguments(files, costs), *more, may_be_refused=True)
-        return _text_of(out)
+        return _titled(_text_of(out), files, schedule)

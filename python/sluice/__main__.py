@@ -6,7 +6,7 @@ import sys
 from . import program
 
 
-def main():
+def main() -> None:
     path = program()
     try:
         os.execv(path, [path, *sys.argv[1:]])

@@ -1,9 +1,12 @@
 """Checks the Python module in an environment without torch. check_wheel.py runs it."""
 
+import html
 import importlib.util
 import json
 import os
 import pathlib
+import pickle
+import re
 import sys
 import tempfile
 import xml.dom.minidom
@@ -31,6 +34,14 @@ assert dearer.makespan == 2 * step.makespan
 for svg in [order._repr_svg_(), step._repr_svg_(), sluice.picture(order, "F=1,B=3", critical_path=True)]:
     assert xml.dom.minidom.parseString(svg).documentElement.tagName == "svg"
 assert "<script" in sluice.picture(order, format="html")
+for shown in (order, step):
+    page = re.fullmatch(r'<iframe srcdoc="([^"]*)" style="[^"]*"></iframe>', shown._repr_html_())
+    assert page and "<script" in html.unescape(page[1])
+assert html.unescape(page[1]) == sluice.picture(order, "F=1,I=1,W=1,B=2,comm=0", format="html")
+assert pickle.loads(pickle.dumps(step)) == step
+assert (pathlib.Path(sluice.__file__).parent / "py.typed").exists()
+assert all(getattr(sluice, name).__annotations__ for name in sluice.__all__ if name != "Error")
+assert "<h1>Interleaved1F1B</h1>" in sluice.picture(order, format="html")
 assert json.loads(sluice.picture(order, format="json"))["traceEvents"]
 
 wrong = sluice.read("0F0,0F1,0B1,0B0,\n1F0,1B0,1F1,1B1\n")
