@@ -20,6 +20,7 @@ struct CompareArguments {
   std::vector<std::string> runs;
   std::optional<std::string> dtype, kind;
   std::optional<int> terms, layers;
+  std::string start;
   bool json = false;
 };
 
@@ -43,6 +44,7 @@ CompareOptions options_of(const CompareArguments& arguments) {
     options.kind = detail::parse_word(tensor_kinds(), *arguments.kind, "kind", "--kind");
   if (arguments.terms) options.terms = *arguments.terms;
   if (arguments.layers) options.layers = *arguments.layers;
+  options.start = arguments.start;
   return options;
 }
 
@@ -88,6 +90,10 @@ Command compare_command() {
            {"--layers", &a->layers, "layers of the model; default: as seen in names, else 32"},
            {"--kind", &a->kind,
             "weights or gradients: what tensors are; default: gradients if a name contains 'grad'"},
+           {"--start", &a->start,
+            "the weights before training, .safetensors or a folder: relates differences of weights "
+            "to "
+            "how far training has moved them"},
            {"--json", &a->json, "as JSON"}},
       .footer = "Exit code 0: equal, or rounding explains every difference. 3: it does not.",
       .run = [a] { return at_command("compare", [&] { return print_comparison(*a); }); }};

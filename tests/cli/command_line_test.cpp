@@ -144,7 +144,8 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
       "nonsense plan run.toml", 2,
       "unknown command 'nonsense'; command 'sluice'; one of: train, eval, sample, checkpoint, "
       "plan, config, "
-      "split, schedule, launch, data, debug, metrics, graph, init, report, help, completion");
+      "split, schedule, launch, data, debug, metrics, compare, graph, init, report, help, "
+      "completion");
   for (const char* command : {"plan", "config check", "config show", "config reference"}) {
     expect_error(std::string(command) + " ''", 2,
                  "the name of the configuration is empty; command 'sluice " + std::string(command) +
@@ -549,7 +550,7 @@ TEST_F(CommandLineTest, HelpOfTheProgramIsInSentences) {
     EXPECT_TRUE(line[text] >= 'A' && line[text] <= 'Z') << line;
     EXPECT_EQ(line.back(), '.') << line;
   }
-  EXPECT_EQ(sentences, 20);
+  EXPECT_EQ(sentences, 21);
 }
 
 TEST_F(CommandLineTest, ShowsControlCharactersOfValuesWithoutObeyingThem) {

@@ -46,6 +46,7 @@ class SmallModel {
   }
 
   void train(const std::string& folder) {
+    write_tensors(folder + "/start.safetensors", weights_);
     std::string metrics;
     for (int step = 1; step <= training_.steps; ++step) {
       const double loss = gradients_of_step();

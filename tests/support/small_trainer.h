@@ -28,8 +28,9 @@ struct SmallTraining {
   bool uses_adamw = false;   // otherwise SGD
 };
 
-// Writes FOLDER/metrics.jsonl, FOLDER/grads/grads-step-N.safetensors (N from 1) and
-// FOLDER/weights/step-N/model.safetensors (after the update of step N).
+// Writes FOLDER/start.safetensors (the weights before training), FOLDER/metrics.jsonl,
+// FOLDER/grads/grads-step-N.safetensors (N from 1) and FOLDER/weights/step-N/model.safetensors
+// (after the update of step N).
 void train_small_model(const SmallTraining& training, const std::string& folder);
 
 // Writes float32 values, as BF16 if `is_bfloat16`.

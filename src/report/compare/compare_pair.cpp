@@ -171,8 +171,14 @@ void compare_scalars(const ComparedRun& a, const ComparedRun& b, const Arithmeti
 class TensorComparison {
  public:
   TensorComparison(const ComparedRun& a, const ComparedRun& b, const Arithmetic& arithmetic,
-                   TensorKind kind, TensorFiles& files, PairComparison& pair)
-      : a_(a), b_(b), arithmetic_(arithmetic), kind_(kind), files_(files), pair_(pair) {}
+                   const TensorQuestion& question, TensorFiles& files, PairComparison& pair)
+      : a_(a),
+        b_(b),
+        arithmetic_(arithmetic),
+        kind_(question.kind),
+        start_(question.start),
+        files_(files),
+        pair_(pair) {}
 
   void run() {
     const std::vector<std::int64_t> steps = common_steps(a_.tensors, b_.tensors);
@@ -180,9 +186,11 @@ class TensorComparison {
       throw nothing_common(a_, b_, "step", "name files or folders of the same steps");
     for (const std::int64_t step : steps) {
       step_ = step;
-      updates_ = kind_ == TensorKind::kWeights ? std::max<std::int64_t>(step, 1)
+      updates_ = kind_ == TensorKind::kWeights ? std::max<std::int64_t>(step - start_step_, 1)
                                                : updates_before(steps, step);
       compare_step(a_.tensors.at(step), b_.tensors.at(step));
+      if (kind_ == TensorKind::kWeights && !start_)
+        start_ = &a_.tensors.at(step), start_step_ = step;
     }
   }
 
@@ -276,6 +284,30 @@ class TensorComparison {
                              arithmetic.dtype->unit_roundoff();
     difference.distance = share_beyond(each.a, each.b, each.distance.rms(), roundings, files_);
     difference.bound = std::min(0.5, kShareOfWeights * Arithmetic::growth(updates_));
+    difference.is_share = true;
+    judge_move(each, arithmetic, difference);
+  }
+
+  // Relates the distance of the weights to how far training has moved them.
+  void judge_move(const Measured& each, const Arithmetic& arithmetic,
+                  Difference& difference) const {
+    if (!start_) return;
+    const auto start = start_->find(each.name);
+    if (start == start_->end() || start->second.shape != each.a.shape) return;
+    const double moved = std::max(tensor_distance(start->second, each.a, files_).norm_difference,
+                                  tensor_distance(start->second, each.b, files_).norm_difference);
+    const double norm = std::max(each.distance.norm_a, each.distance.norm_b);
+    const double stored = find_stored_float(each.a.dtype)->unit_roundoff() * norm *
+                          std::sqrt(static_cast<double>(updates_));
+    if (!(moved > stored)) return;
+    const double distance = each.distance.norm_difference / moved;
+    const double bound = std::min(1.0, arithmetic.update_bound(updates_) + stored / moved);
+    if (distance / bound < difference.distance / difference.bound) return;
+    difference.distance = distance;
+    difference.bound = bound;
+    difference.is_share = false;
+    difference.evidence = formatted(
+        "{} apart, moved by {}", short_number(each.distance.norm_difference), short_number(moved));
   }
 
   // Rounding has no direction, so it cannot multiply all elements by one factor.
@@ -298,6 +330,8 @@ class TensorComparison {
   const ComparedRun &a_, &b_;
   const Arithmetic& arithmetic_;
   TensorKind kind_;
+  const TensorTable* start_;  // weights before training, or nullptr
+  std::int64_t start_step_ = 0;
   TensorFiles& files_;
   PairComparison& pair_;
   std::int64_t step_ = 0, updates_ = 0;
@@ -319,7 +353,8 @@ void PairComparison::add(Difference difference) {
 }
 
 PairComparison compare_pair(const ComparedRun& a, const ComparedRun& b,
-                            const Arithmetic& arithmetic, TensorKind kind, TensorFiles& files) {
+                            const Arithmetic& arithmetic, const TensorQuestion& question,
+                            TensorFiles& files) {
   PairComparison pair{.a = a.name, .b = b.name};
   if (a.tensors.empty() != b.tensors.empty()) {
     throw Error(ErrorKind::kInput, {.what = "one run has tensors, the other has logged numbers",
@@ -329,7 +364,7 @@ PairComparison compare_pair(const ComparedRun& a, const ComparedRun& b,
   if (a.tensors.empty()) {
     compare_scalars(a, b, arithmetic, pair);
   } else {
-    TensorComparison(a, b, arithmetic, kind, files, pair).run();
+    TensorComparison(a, b, arithmetic, question, files, pair).run();
   }
   return pair;
 }

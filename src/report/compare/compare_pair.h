@@ -13,14 +13,23 @@ namespace sluice {
 
 enum class TensorKind { kWeights, kGradients };
 
+struct TensorQuestion {
+  TensorKind kind = TensorKind::kWeights;
+  // Weights before the first step. Otherwise the first step that both runs have stands in for later
+  // ones.
+  const TensorTable* start = nullptr;
+};
+
 enum class RunVerdict { kEqual, kRounding, kBug };
 
 struct Difference {
   std::int64_t step = 0;
   std::string name;      // of a tensor or scalar
   std::string evidence;  // with numbers: "0.91 and 1.82; b is 2.000 times a"
-  // Relative distance and the largest that rounding explains. For weights: shares of elements.
+  // Relative distance, and the largest that rounding explains.
   double distance = 0, bound = 0;
+  // Whether both are shares of the elements that are farther apart than rounding.
+  bool is_share = false;
   double ulps = 0;  // largest, in units in the last place
   bool is_beyond = false;
 };
@@ -36,6 +45,7 @@ struct PairComparison {
 
 // Throws Error(kInput) if the runs have no step or no name in common.
 PairComparison compare_pair(const ComparedRun& a, const ComparedRun& b,
-                            const Arithmetic& arithmetic, TensorKind kind, TensorFiles& files);
+                            const Arithmetic& arithmetic, const TensorQuestion& question,
+                            TensorFiles& files);
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/text.h"
+#include "sluice/error.h"
 
 namespace sluice {
 namespace {
@@ -163,6 +164,14 @@ RunComparison compare_runs(std::vector<ComparedRun> runs, const CompareOptions& 
   comparison.kind = options.kind.value_or(kind_of(comparison.runs));
   choose_arithmetic(options, comparison);
   TensorFiles files;
+  const TensorSteps start = options.start.empty() ? TensorSteps() : find_tensors(options.start);
+  if (start.empty() && !options.start.empty()) {
+    throw Error(ErrorKind::kInput, {.what = "there are no tensors",
+                                    .where = "--start " + options.start,
+                                    .remedy = "name a safetensors file or a folder with one"});
+  }
+  const TensorQuestion question = {comparison.kind,
+                                   start.empty() ? nullptr : &start.rbegin()->second};
   // A run is compared with one run of each set of equal runs.
   std::vector<std::size_t> representatives;
   std::vector<std::pair<int, int>> ends;
@@ -170,7 +179,7 @@ RunComparison compare_runs(std::vector<ComparedRun> runs, const CompareOptions& 
     bool is_new = true;
     for (const std::size_t other : representatives) {
       comparison.pairs.push_back(compare_pair(comparison.runs[other], comparison.runs[i],
-                                              comparison.arithmetic, comparison.kind, files));
+                                              comparison.arithmetic, question, files));
       ends.emplace_back(static_cast<int>(other), static_cast<int>(i));
       const RunVerdict verdict = comparison.pairs.back().verdict;
       comparison.verdict = std::max(comparison.verdict, verdict);

@@ -13,6 +13,7 @@ struct CompareOptions {
   const FloatDtype* dtype = nullptr;  // of the arithmetic; nullptr: from run.json or the tensors
   std::optional<std::int64_t> terms, layers;
   std::optional<TensorKind> kind;  // otherwise gradients if a name contains "grad"
+  std::string start;               // path of the weights before training, or ""
 };
 
 struct RunComparison {

@@ -21,25 +21,24 @@ std::string what_is_compared(const RunComparison& comparison) {
   return comparison.kind == TensorKind::kWeights ? "weights" : "gradients";
 }
 
-// Distances of weights are shares of elements.
-std::string distance_text(const Difference& difference, bool is_share) {
+std::string distance_text(const Difference& difference) {
   if (!std::isfinite(difference.distance)) return "no order of additions does this";
   const std::string ulps =
       std::isfinite(difference.ulps)
           ? formatted("; up to {} units in the last place", two_digits(difference.ulps))
           : "";
-  if (is_share) {
-    return formatted(
-        "{} % of the elements are farther apart than rounding, at most {} % explained{}",
-        two_digits(100 * difference.distance), two_digits(100 * difference.bound), ulps);
+  if (difference.is_share) {
+    return formatted("{} % of the elements are off by more than roundings, {} % can be{}",
+                     two_digits(100 * difference.distance), two_digits(100 * difference.bound),
+                     ulps);
   }
   return formatted("relative distance {}, rounding explains {}{}", two_digits(difference.distance),
                    two_digits(difference.bound), ulps);
 }
 
-std::string difference_text(const Difference& difference, bool is_share) {
+std::string difference_text(const Difference& difference) {
   return formatted("step {}, {}: {}; {}", difference.step, difference.name, difference.evidence,
-                   distance_text(difference, is_share));
+                   distance_text(difference));
 }
 
 std::string groups_text(const RunComparison& comparison) {
@@ -84,16 +83,22 @@ std::string verdict_text(const RunComparison& comparison, const PairComparison* 
       break;
   }
   return formatted(
-      "bug: no order of additions in {} explains {} of {} differences between {} and {}", in,
-      pair->beyond, pair->different, pair->a, pair->b);
+      "bug: no order of additions in {} explains {} of {} differences between {} and {}{}", in,
+      pair->beyond, pair->different, pair->a, pair->b,
+      comparison.arithmetic_origin == "assumed" ? "; give --dtype if the runs compute in less"
+                                                : "");
 }
 
 Json difference_json(const std::optional<Difference>& difference) {
   if (!difference) return {};
   const auto finite = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
-  return {{"step", difference->step},           {"name", difference->name},
-          {"evidence", difference->evidence},   {"distance", finite(difference->distance)},
-          {"bound", finite(difference->bound)}, {"ulps", finite(difference->ulps)},
+  return {{"step", difference->step},
+          {"name", difference->name},
+          {"evidence", difference->evidence},
+          {"distance", finite(difference->distance)},
+          {"bound", finite(difference->bound)},
+          {"of", difference->is_share ? "share of elements" : "relative distance"},
+          {"ulps", finite(difference->ulps)},
           {"explained", !difference->is_beyond}};
 }
 
@@ -113,8 +118,6 @@ std::string_view to_text(RunVerdict verdict) {
 
 std::string run_comparison_text(const RunComparison& comparison) {
   const Arithmetic& arithmetic = comparison.arithmetic;
-  const bool is_share =
-      !comparison.runs.front().tensors.empty() && comparison.kind == TensorKind::kWeights;
   std::string text = formatted("{} of {}; arithmetic {} ({}), {} terms in the longest sum, {}\n",
                                what_is_compared(comparison),
                                counted(static_cast<std::int64_t>(comparison.runs.size()), "run"),
@@ -124,13 +127,13 @@ std::string run_comparison_text(const RunComparison& comparison) {
   const PairComparison* const pair = comparison.decisive();
   if (pair) {
     text += formatted("first difference of {} and {}:\n  {}\n", pair->a, pair->b,
-                      difference_text(*pair->first, is_share));
+                      difference_text(*pair->first));
     if (pair->first_beyond) {
       text += formatted("first difference that rounding does not explain:\n  {}\n",
-                        difference_text(*pair->first_beyond, is_share));
+                        difference_text(*pair->first_beyond));
     } else {
-      text += formatted("difference nearest to its bound:\n  {}\n",
-                        difference_text(*pair->nearest, is_share));
+      text +=
+          formatted("difference nearest to its bound:\n  {}\n", difference_text(*pair->nearest));
     }
     text += formatted("groups: {}\naxis: {}\n", groups_text(comparison), axes_text(comparison));
   }

@@ -61,6 +61,7 @@ void expect_verdicts(bool is_bfloat16, bool has_bug, bool uses_adamw, const std:
     if (uses_adamw && what == "weights" && is_factor) continue;
     test::train_small_model(pair.a, folder / "a");
     test::train_small_model(pair.b, folder / "b");
+    if (is_bfloat16) options.start = folder / "a/start.safetensors";
     const RunComparison comparison =
         comparison_of(folder / ("a/" + what), folder / ("b/" + what), options);
     EXPECT_EQ(comparison.verdict, has_bug ? RunVerdict::kBug : RunVerdict::kRounding)
@@ -97,6 +98,12 @@ TEST(CompareVerdictsTest, TellsBugsInWeightsFromRounding) {
   expect_verdicts(false, false, false, "weights");
   expect_verdicts(false, true, true, "weights");
   expect_verdicts(false, false, true, "weights");
+}
+
+// Roundings to bfloat16 are large beside the weights, and small beside what training moved them.
+TEST(CompareVerdictsTest, TellsBugsInWeightsOfBfloat16RunsFromRoundingByTheirStart) {
+  expect_verdicts(true, true, true, "weights");
+  expect_verdicts(true, false, true, "weights");
 }
 
 TEST(CompareVerdictsTest, CallsOneRunTwiceEqual) {
