@@ -188,6 +188,7 @@ class TensorComparison {
       step_ = step;
       updates_ = kind_ == TensorKind::kWeights ? std::max<std::int64_t>(step - start_step_, 1)
                                                : updates_before(steps, step);
+      require_common_name(a_.tensors.at(step), b_.tensors.at(step));
       compare_step(a_.tensors.at(step), b_.tensors.at(step));
       if (kind_ == TensorKind::kWeights && !start_)
         start_ = &a_.tensors.at(step), start_step_ = step;
@@ -200,6 +201,17 @@ class TensorComparison {
     const StoredTensor &a, &b;
     TensorDistance distance;
   };
+
+  void require_common_name(const TensorTable& a, const TensorTable& b) const {
+    if (std::any_of(a.begin(), a.end(), [&](const auto& each) { return b.contains(each.first); }))
+      return;
+    const auto first_name = [](const TensorTable& table) {
+      return table.empty() ? std::string("none") : table.begin()->first;
+    };
+    throw nothing_common(a_, b_, "tensor",
+                         formatted("give both the same names; {} has {}, {} has {}", a_.name,
+                                   first_name(a), b_.name, first_name(b)));
+  }
 
   void compare_step(const TensorTable& a, const TensorTable& b) {
     std::set<std::string, NaturalOrder> names;

@@ -131,7 +131,11 @@ std::vector<std::string> separating_axes(const std::vector<ComparedRun>& runs,
     for (const auto& [axis, value] : run.axes) values[axis];
   for (auto& [axis, of] : values)
     for (const ComparedRun& run : runs) of.insert(axis_value(run, axis));
-  std::erase_if(values, [](const auto& each) { return each.second.size() < 2; });
+  std::erase_if(values, [&runs](const auto& each) {
+    return each.second.size() < 2 || std::any_of(runs.begin(), runs.end(), [&](const auto& run) {
+             return !run.axes.contains(each.first);
+           });
+  });
   std::vector<std::pair<std::size_t, std::string>> found;
   for (const auto& [axis, of] : values)
     if (decide_group(runs, groups, {axis})) found.emplace_back(of.size(), axis);

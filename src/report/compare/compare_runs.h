@@ -25,7 +25,7 @@ struct RunComparison {
   RunVerdict verdict = RunVerdict::kEqual;
   // Runs of a group differ by rounding at most. If all runs do, groups have equal bits.
   std::vector<std::vector<std::string>> groups;
-  // Settings whose value decides the group. Empty if none does.
+  // Settings of all runs whose value decides the group. Empty if none does.
   std::vector<std::string> axes;
 
   // The pair with the verdict: its bug at the earliest step, or else the earliest difference.

@@ -10,9 +10,9 @@
 namespace sluice {
 namespace {
 
-std::string two_digits(double value) {
+std::string three_digits(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.2g", value);
+  std::snprintf(text, sizeof text, "%.3g", value);
   return text;
 }
 
@@ -25,15 +25,15 @@ std::string distance_text(const Difference& difference) {
   if (!std::isfinite(difference.distance)) return "no order of additions does this";
   const std::string ulps =
       std::isfinite(difference.ulps)
-          ? formatted("; up to {} units in the last place", two_digits(difference.ulps))
+          ? formatted("; up to {} units in the last place", three_digits(difference.ulps))
           : "";
   if (difference.is_share) {
     return formatted("{} % of the elements are off by more than roundings, {} % can be{}",
-                     two_digits(100 * difference.distance), two_digits(100 * difference.bound),
+                     three_digits(100 * difference.distance), three_digits(100 * difference.bound),
                      ulps);
   }
-  return formatted("relative distance {}, rounding explains {}{}", two_digits(difference.distance),
-                   two_digits(difference.bound), ulps);
+  return formatted("relative distance {}, rounding explains {}{}",
+                   three_digits(difference.distance), three_digits(difference.bound), ulps);
 }
 
 std::string difference_text(const Difference& difference) {
@@ -50,7 +50,7 @@ std::string groups_text(const RunComparison& comparison) {
 
 std::string axes_text(const RunComparison& comparison) {
   if (comparison.axes.empty())
-    return "no setting of run.json or of the labels separates the groups";
+    return "no setting that all runs have, in run.json or their labels, separates the groups";
   std::vector<std::string> parts;
   for (const std::string& axis : comparison.axes) {
     std::vector<std::string> values;
@@ -78,7 +78,10 @@ std::string verdict_text(const RunComparison& comparison, const PairComparison* 
     case RunVerdict::kEqual:
       return "equal: every bit";
     case RunVerdict::kRounding:
-      return formatted("rounding: another order of additions in {} explains every difference", in);
+      return formatted("rounding: another order of additions in {} explains every difference{}", in,
+                       what_is_compared(comparison) == "weights"
+                           ? "; after AdamW, only gradients and norms show a wrong factor"
+                           : "");
     case RunVerdict::kBug:
       break;
   }

@@ -1,6 +1,7 @@
 #include "report/compare/stored_tensors.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <system_error>
@@ -16,6 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTensorEnding = ".safetensors";
+constexpr std::array<std::string_view, 4> kStepWords = {"step", "iter", "checkpoint", "epoch"};
+constexpr std::array<std::string_view, 3> kWrappers = {"_orig_mod.", "_fsdp_wrapped_module.",
+                                                       "_checkpoint_wrapped_module."};
 
 bool is_digit_character(char c) { return c >= '0' && c <= '9'; }
 
@@ -31,13 +35,10 @@ std::int64_t number_of_digits(std::string_view digits) {
   return failed == std::errc() && end == digits.data() + digits.size() ? number : -1;
 }
 
-// Removes "-00001-of-00002".
-std::string_view without_shard(std::string_view stem) {
-  const std::size_t of = stem.rfind("-of-");
-  if (of == std::string_view::npos || take_digits(stem.substr(of + 4)) != stem.substr(of + 4))
-    return stem;
-  const std::size_t dash = stem.substr(0, of).rfind('-');
-  return dash == std::string_view::npos ? stem : stem.substr(0, dash);
+// Removes what wrappers of PyTorch modules add to a name.
+std::string without_wrappers(std::string name) {
+  for (const std::string_view wrapper : kWrappers) name = replace_all(std::move(name), wrapper, "");
+  return name.starts_with("module.") ? name.substr(7) : name;
 }
 
 void add_file(const std::string& path, TensorTable& table) {
@@ -45,7 +46,7 @@ void add_file(const std::string& path, TensorTable& table) {
   for (const SafetensorsEntry& entry : read.header.entries) {
     StoredTensor tensor = {entry.dtype, entry.shape, path, read.data_start + entry.begin,
                            read.data_start + entry.end};
-    const auto [place, is_new] = table.emplace(entry.name, std::move(tensor));
+    const auto [place, is_new] = table.emplace(without_wrappers(entry.name), std::move(tensor));
     if (is_new) continue;
     throw Error(ErrorKind::kInput,
                 {.what = formatted("the tensor is in two files of one step, also in {}",
@@ -103,16 +104,15 @@ bool NaturalOrder::operator()(std::string_view a, std::string_view b) const {
 
 std::int64_t step_of_name(std::string_view name) {
   if (name.ends_with(kTensorEnding)) name.remove_suffix(kTensorEnding.size());
-  name = without_shard(name);
-  if (const std::size_t word = name.rfind("step"); word != std::string_view::npos) {
-    std::string_view rest = name.substr(word + 4);
+  for (const std::string_view word : kStepWords) {
+    const std::size_t at = name.rfind(word);
+    if (at == std::string_view::npos) continue;
+    std::string_view rest = name.substr(at + word.size());
     if (!rest.empty() && (rest.front() == '-' || rest.front() == '_')) rest.remove_prefix(1);
     if (const std::string_view digits = take_digits(rest); !digits.empty())
       return number_of_digits(digits);
   }
-  std::size_t begin = name.size();
-  while (begin > 0 && is_digit_character(name[begin - 1])) --begin;
-  return begin < name.size() ? number_of_digits(name.substr(begin)) : -1;
+  return number_of_digits(name);
 }
 
 TensorSteps find_tensors(const std::string& path) {

@@ -28,8 +28,8 @@ struct NaturalOrder {
 using TensorTable = std::map<std::string, StoredTensor, NaturalOrder>;
 using TensorSteps = std::map<std::int64_t, TensorTable>;
 
-// Returns the number after "step" in a name, or at its end: 3 for "grads-step-3.safetensors" and
-// "checkpoint-3". Returns -1 if there is none.
+// Returns the number after "step", "iter", "checkpoint" or "epoch", or a name that is a number: 3
+// for "grads-step-3-rank-0.safetensors" and "iter_0000003". Returns -1 if there is none.
 std::int64_t step_of_name(std::string_view name);
 
 // `path`: a file, a folder of safetensors files, or a folder of such folders, one a step. Shards

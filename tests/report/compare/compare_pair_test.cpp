@@ -91,11 +91,15 @@ TEST_F(ComparePairTest, DifferentFormsAndInfinitiesAreNoRounding) {
   other = ramp(1);
   other.values[3] = std::numeric_limits<float>::infinity();
   EXPECT_EQ(compare_tensor(ramp(1), other).verdict, RunVerdict::kBug);
-  test::write_tensors(folder_ / "b/grad.safetensors", {{"v", ramp(1)}});
+  test::write_tensors(folder_ / "b/grad.safetensors", {{"v", ramp(1)}, {"w", ramp(1)}});
+  test::write_tensors(folder_ / "a/grad.safetensors", {{"w", ramp(1)}});
   EXPECT_EQ(compared("grad.safetensors").verdict, RunVerdict::kBug);
 }
 
 TEST_F(ComparePairTest, RefusesRunsWithNothingInCommon) {
+  test::write_tensors(folder_ / "a/grad.safetensors", {{"w", ramp(1)}});
+  test::write_tensors(folder_ / "b/grad.safetensors", {{"v", ramp(1)}});
+  EXPECT_THROW(compared("grad.safetensors"), Error);
   EXPECT_THROW(compare("metrics.jsonl", "{\"step\":1,\"loss\":5}\n", "{\"step\":2,\"loss\":5}\n"),
                Error);
   EXPECT_THROW(

@@ -140,7 +140,21 @@ TEST(CompareReadersTest, FindsStepsInNames) {
   EXPECT_EQ(step_of_name("checkpoint-500"), 500);
   EXPECT_EQ(step_of_name("model-00001-of-00002.safetensors"), -1);
   EXPECT_EQ(step_of_name("model.safetensors"), -1);
+  EXPECT_EQ(step_of_name("iter_0000030"), 30);
+  EXPECT_EQ(step_of_name("grads-step-3-rank-0.safetensors"), 3);
+  EXPECT_EQ(step_of_name("grads-rank0.safetensors"), -1);
+  EXPECT_EQ(step_of_name("7"), 7);
   EXPECT_TRUE(NaturalOrder()("layers.2.w", "layers.10.w"));
+}
+
+TEST(CompareReadersTest, JoinsTheFilesOfRanksAndLeavesOutWrappers) {
+  const test::TempDirectory folder;
+  test::write_tensors(folder / "grads-rank0.safetensors", {{"module.a._orig_mod.w", {{1}, {1}}}});
+  test::write_tensors(folder / "grads-rank1.safetensors", {{"b.w", {{1}, {1}}}});
+  const TensorSteps steps = find_tensors(folder.str());
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_TRUE(steps.at(0).contains("a.w"));
+  EXPECT_TRUE(steps.at(0).contains("b.w"));
 }
 
 TEST(CompareReadersTest, RefusesATensorInTwoFilesOfAStep) {
