@@ -50,7 +50,7 @@ double Arithmetic::update_bound(std::int64_t updates) const {
 }
 
 double Arithmetic::curve_bound(std::int64_t updates) const {
-  return std::min(1.0, gradient_bound() * growth(updates));
+  return std::min(1.0, gradient_bound() / 4 * growth(updates));
 }
 
 }  // namespace sluice

@@ -35,7 +35,7 @@ struct Arithmetic {
   // distance r into updates of relative distance 2 sqrt(r), because elements near zero change sign.
   double update_bound(std::int64_t updates) const;
   // Distance of two logged curves, relative to the path that they have made since they were equal.
-  // Elements near zero hardly move a loss.
+  // Elements near zero hardly move a loss, and errors of many elements average out.
   double curve_bound(std::int64_t updates) const;
 };
 
