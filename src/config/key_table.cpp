@@ -44,8 +44,8 @@ std::vector<Key> make_table() {
       key<&C::model, &Model::graph_sizes>("model", "graph_sizes")
           .is_option("graph_sizes")
           .means("Sizes of the graph for the plan, besides rows and length: "
-                 "`[\"decoder_length=64\"]`. All others are as exported. A step has the sizes of "
-                 "its rows."),
+                 "`[\"decoder_length=64\"]`. Other sizes keep their exported values. Training uses "
+                 "the sizes of its rows."),
       key<&C::model, &Model::adapter>("model", "adapter")
           .path()
           .means("PEFT adapter directory to resume from. `model.path` is its base, and its "

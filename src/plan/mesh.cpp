@@ -54,7 +54,7 @@ Mesh::Mesh(const MeshSizes& sizes, const Order& order)
     refuse_mesh(
         formatted("ep = {} does not divide the {} ranks of dp_replicate x dp_shard x cp x tp", ep_,
                   shared),
-        "give a divisor of it");
+        formatted("set ep to a divisor of {}", shared));
   }
 }
 
