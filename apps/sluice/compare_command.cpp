@@ -74,13 +74,12 @@ Command compare_command() {
   return {
       .name = "compare",
       .help =
-          "Compares runs of any trainer: where they differ, by which axis, and whether rounding "
-          "explains it.",
+          "Compares runs of any trainer: where they differ, which setting separates them, and "
+          "whether rounding explains the difference.",
       .options =
           {{"RUN", &a->runs,
             "two or more of: metrics.jsonl, .csv, TensorBoard event file, .safetensors, or a "
-            "folder "
-            "of one; a label in front names the layout: pp=2,tp=1:PATH"},
+            "folder with one; a label in front of the path names the layout: pp=2,tp=1:PATH"},
            {"--dtype", &a->dtype,
             "float64, float32, float16 or bfloat16: the narrowest arithmetic of the runs; default: "
             "as in run.json, else float32"},
@@ -89,7 +88,8 @@ Command compare_command() {
             "tokens, else 4096 or the largest dimension"},
            {"--layers", &a->layers, "layers of the model; default: as seen in names, else 32"},
            {"--kind", &a->kind,
-            "weights or gradients: what tensors are; default: gradients if a name contains 'grad'"},
+            "weights or gradients: what the tensors are; default: gradients if a name contains "
+            "'grad'"},
            {"--start", &a->start,
             "the weights before training, .safetensors or a folder: relates differences of weights "
             "to "

@@ -16,11 +16,11 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Weights: how far an element may be off, in units of roundoff, and the share of elements that may
-// be farther off after one step, because AdamW changed the sign of their update.
+// For weights: how far an element may be off after one step, in units of roundoff, and the share of
+// elements that may be farther off because AdamW changed the sign of their update.
 constexpr double kWeightRoundings = 16;
 constexpr double kShareOfWeights = 0.02;
-// A common factor cannot be told from noise in fewer elements.
+// With fewer elements a common factor looks like noise.
 constexpr std::int64_t kFewestElements = 64;
 
 std::string number_text(double value) {
@@ -96,7 +96,7 @@ void compare_curves(const ScalarPair& curves, const Arithmetic& arithmetic, doub
   const double relative = is_of_one ? arithmetic.gradient_bound()
                           : is_norm ? arithmetic.norm_bound()
                                     : arithmetic.loss_bound();
-  // Gradients of some biases are zero but for rounding.
+  // Gradients of some biases consist of rounding errors alone.
   const double floor =
       is_of_one && is_bias(curves.tag) ? arithmetic.scale_bound() * largest_norm : 0;
   const double written = 1.01 * std::max(written_step(curves.a), written_step(curves.b));
@@ -230,7 +230,8 @@ class TensorComparison {
         measured.push_back({name, in_a->second, in_b->second, distance});
       }
     }
-    // Gradients of some biases are zero but for rounding, relative to those of other tensors.
+    // Gradients of some biases consist of rounding errors alone. Judge them by the size of the
+    // other tensors.
     const bool differs_in_bias =
         std::any_of(measured.begin(), measured.end(),
                     [](const auto& each) { return !each.distance.equal() && is_bias(each.name); });
@@ -318,8 +319,9 @@ class TensorComparison {
     difference.distance = distance;
     difference.bound = bound;
     difference.is_share = false;
-    difference.evidence = formatted(
-        "{} apart, moved by {}", short_number(each.distance.norm_difference), short_number(moved));
+    difference.evidence =
+        formatted("{} apart, moved by {} in training", short_number(each.distance.norm_difference),
+                  short_number(moved));
   }
 
   // Rounding has no direction, so it cannot multiply all elements by one factor.
@@ -335,8 +337,9 @@ class TensorComparison {
     std::string factor = factor_text(distance.scale, pair_);
     if (factor.empty())
       factor = formatted(", {} is {} times {}", pair_.b, number_text(distance.scale), pair_.a);
-    difference.evidence = formatted("all elements have one factor{}, with a rest of {}", factor,
-                                    short_number(distance.norm_residual / distance.norm_a));
+    difference.evidence =
+        formatted("all elements share one factor{}, with a relative residual of {}", factor,
+                  short_number(distance.norm_residual / distance.norm_a));
   }
 
   const ComparedRun &a_, &b_;

@@ -23,9 +23,9 @@ struct RunComparison {
   TensorKind kind = TensorKind::kWeights;
   std::vector<PairComparison> pairs;
   RunVerdict verdict = RunVerdict::kEqual;
-  // Runs of a group differ by rounding at most. If all runs do, groups have equal bits.
+  // Runs of a group differ at most by rounding. If all runs do, a group has runs with equal bits.
   std::vector<std::vector<std::string>> groups;
-  // Settings of all runs whose value decides the group. Empty if none does.
+  // Settings that all runs have and whose value decides the group of a run.
   std::vector<std::string> axes;
 
   // The pair with the verdict: its bug at the earliest step, or else the earliest difference.

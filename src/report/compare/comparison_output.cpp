@@ -22,17 +22,17 @@ std::string what_is_compared(const RunComparison& comparison) {
 }
 
 std::string distance_text(const Difference& difference) {
-  if (!std::isfinite(difference.distance)) return "no order of additions does this";
+  if (!std::isfinite(difference.distance)) return "no order of additions causes this";
   const std::string ulps =
       std::isfinite(difference.ulps)
           ? formatted("; up to {} units in the last place", three_digits(difference.ulps))
           : "";
   if (difference.is_share) {
-    return formatted("{} % of the elements are off by more than roundings, {} % can be{}",
-                     three_digits(100 * difference.distance), three_digits(100 * difference.bound),
-                     ulps);
+    return formatted(
+        "{} % of the elements differ by more than a rounding error, rounding explains up to {} %{}",
+        three_digits(100 * difference.distance), three_digits(100 * difference.bound), ulps);
   }
-  return formatted("relative distance {}, rounding explains {}{}",
+  return formatted("relative distance {}, rounding explains up to {}{}",
                    three_digits(difference.distance), three_digits(difference.bound), ulps);
 }
 
@@ -78,18 +78,20 @@ std::string verdict_text(const RunComparison& comparison, const PairComparison* 
     case RunVerdict::kEqual:
       return "equal: every bit";
     case RunVerdict::kRounding:
-      return formatted("rounding: another order of additions in {} explains every difference{}", in,
-                       what_is_compared(comparison) == "weights"
-                           ? "; after AdamW, only gradients and norms show a wrong factor"
-                           : "");
+      return formatted(
+          "rounding: another order of additions in {} explains every difference{}", in,
+          what_is_compared(comparison) == "weights"
+              ? "; AdamW hides a wrong factor of the gradients, so compare gradients or norms, too"
+              : "");
     case RunVerdict::kBug:
       break;
   }
   return formatted(
       "bug: no order of additions in {} explains {} of {} differences between {} and {}{}", in,
       pair->beyond, pair->different, pair->a, pair->b,
-      comparison.arithmetic_origin == "assumed" ? "; give --dtype if the runs compute in less"
-                                                : "");
+      comparison.arithmetic_origin == "assumed"
+          ? "; give --dtype if the runs compute in a narrower type"
+          : "");
 }
 
 Json difference_json(const std::optional<Difference>& difference) {
