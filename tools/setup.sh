@@ -42,6 +42,7 @@ venv|python3-venv
 nlohmann/json.hpp|nlohmann-json3-dev
 toml++/toml.h|libtomlplusplus-dev
 CLI/CLI.hpp|libcli11-dev
+yaml-cpp/yaml.h|libyaml-cpp-dev
 xxhash.h|libxxhash-dev
 zlib.h|zlib1g-dev
 gloo/types.h|libgloo-dev

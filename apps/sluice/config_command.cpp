@@ -2,17 +2,24 @@
 
 #include "base/format.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
+#include "config/import/config_import.h"
 #include "config/run_config.h"
 #include "config/toml_reader.h"
+#include "output_file.h"
 #include "sluice/plan.h"
 #include "warned_plan.h"
 
 namespace sluice {
 namespace {
+
+struct ImportArguments {
+  std::string file, from, out;
+};
 
 struct ConfigArguments {
   std::string file;
@@ -59,6 +66,36 @@ int reference(const ConfigArguments& arguments) {
   return 0;
 }
 
+int import(const ImportArguments& arguments) {
+  if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
+  const ImportedConfig imported = import_config(arguments.file, arguments.from, arguments.out);
+  if (arguments.out.empty()) {
+    print_exact(imported.toml);
+  } else {
+    write_output_file(arguments.out, imported.toml, "--out");
+  }
+  finish_stdout();
+  for (const std::string& note : imported.notes) log_info(note);
+  return 0;
+}
+
+Command import_command() {
+  const auto a = std::make_shared<ImportArguments>();
+  return {.name = "import",
+          .help = "Translates a configuration of axolotl, LLaMA-Factory, torchtune or TRL.",
+          .options = {required({.names = "FILE",
+                                .value = &a->file,
+                                .help = "YAML, JSON, or a text file with a command line",
+                                .if_empty = "the file has no name",
+                                .empty_remedy = "name a file"}),
+                      {"--from", &a->from,
+                       "axolotl, llama-factory, torchtune or trl; default: by keys"},
+                      {"--out", &a->out, "file for the TOML; default: stdout"}},
+          .footer =
+              "Stderr and comments in the TOML list what was left out, why, and what to run first.",
+          .run = [a] { return import(*a); }};
+}
+
 }  // namespace
 
 Command config_command(const Overrides& overrides) {
@@ -87,8 +124,8 @@ Command config_command(const Overrides& overrides) {
       .options = options(file),
       .run = [=] { return reference(*a); }};
   return {.name = "config",
-          .help = "Checks or shows a configuration, or lists all keys.",
-          .commands = {check_command, show_command, reference_command}};
+          .help = "Checks, shows or imports a configuration, or lists all keys.",
+          .commands = {check_command, show_command, import_command(), reference_command}};
 }
 
 }  // namespace sluice

@@ -152,7 +152,7 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
                      "'; name a .toml file");
   }
   expect_error("config", 2,
-               "no command given; command 'sluice config'; one of: check, show, reference");
+               "no command given; command 'sluice config'; one of: check, show, import, reference");
   EXPECT_EQ(run("").exit_code, 2);
   EXPECT_EQ(run("plan").exit_code, 2);
   expect_error("plan run.toml more.toml", 2,
