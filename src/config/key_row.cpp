@@ -129,8 +129,8 @@ Row lora_target_key() {
 }
 
 Row train_on_key() {
-  return mixed_key(
-      "data", "train_on", {Kind::kString, Kind::kStrings},
+  Row row = mixed_key(
+      "data", "train_on", {Kind::kStrings, Kind::kString},
       [](const RunConfig& config) -> Value {
         const std::vector<std::string>& words = config.data.train_on;
         const bool is_word = words.size() == 1 && words.front() != "assistant";
@@ -142,6 +142,7 @@ Row train_on_key() {
         else
           config.data.train_on = {std::get<std::string>(value)};
       });
+  return row.one_of({"assistant", "last", "all"});
 }
 
 Row activation_checkpoint_key() {

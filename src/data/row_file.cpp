@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "base/format.h"
@@ -21,15 +20,17 @@ std::string row_in(std::string json, bool is_list) {
   return json;
 }
 
-void write_unpacked(std::string_view bytes, std::uint64_t offset, File& file) {
+// Calls `use`, which creates or writes the file that holds the unpacked rows of `path`.
+template <typename Use>
+auto unpacking(const std::string& path, const Use& use) {
   try {
-    file.write(bytes.data(), bytes.size(), offset);
+    return use();
   } catch (const Error& error) {
-    throw Error(error.kind(), {.what = error.fact() + ", into which the rows are unpacked",
-                               .where = file.path(),
+    throw Error(error.kind(), {.what = "the rows cannot be unpacked: " + error.fact(),
+                               .where = path,
                                .remedy = "set TMPDIR to a folder with space for them, or unpack "
                                          "the file yourself: gzip -dk " +
-                                         file.path()});
+                                         path});
   }
 }
 
@@ -60,10 +61,10 @@ RowFile::RowFile(std::string path) : path_(std::move(path)) {
   std::string block(kScanBytes, '\0');
   std::optional<File> unpacked;
   if (is_gzip({block.data(), file.read_some(block.data(), block.size(), 0)}))
-    unpacked.emplace(File::temporary(path_));
+    unpacked.emplace(unpacking(path_, [&] { return File::temporary(path_); }));
   for (std::uint64_t done = 0;;) {
     const std::size_t count = read(block.data(), block.size());
-    if (unpacked) write_unpacked({block.data(), count}, done, *unpacked);
+    if (unpacked) unpacking(path_, [&] { unpacked->write(block.data(), count, done); });
     scan.add({block.data(), count});
     done += count;
     if (count < block.size()) break;

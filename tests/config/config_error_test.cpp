@@ -253,6 +253,9 @@ TEST_F(ConfigErrorTest, RefusesWrongTypesAtTheValue) {
   EXPECT_EQ(refusal("[data]\nfiles = \"a.txt\"\n"),
             "data.files: expected a list of strings, found the string \"a.txt\"; F:2:9; "
             "for example data.files = [\"corpus/*.txt\"]");
+  EXPECT_EQ(refusal("[data]\nfields = { text = 3 }\n"),
+            "data.fields: expected a table of strings, found the integer 3 in the table; F:2:19; "
+            "for example data.fields = { prompt = \"question\" }");
   EXPECT_EQ(refusal("[optimizer]\nlr = 1979-05-27\n"),
             "optimizer.lr: expected a number, found a date or time; F:2:6; "
             "for example optimizer.lr = 3e-04");
@@ -310,6 +313,8 @@ TEST_F(ConfigErrorTest, NamesTheNearestWord) {
             "F:2:39; one of: \"\", up, down");
   EXPECT_EQ(refusal("[lora]\ntarget = \"*\"\n"),
             "'*' is not a value of lora.target; F:2:10; one of: all-linear, or a list: [\"*\"]");
+  EXPECT_EQ(refusal("[data]\ntrain_on = [\"user\"]\n"),
+            "'user' is not a value of data.train_on; F:2:13; one of: assistant, last, all");
 }
 
 TEST_F(ConfigErrorTest, NamesTheNearestWordOfAList) {

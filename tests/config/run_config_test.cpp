@@ -94,6 +94,12 @@ TEST_F(RunConfigTest, KeysOfTwoTypesTakeBoth) {
   EXPECT_TRUE(words.parallelism.pipeline.partition.stage_to_rank.empty());
   EXPECT_EQ(words.parallelism.scale_grads, GradientScale::kSumOfMeans);
   EXPECT_EQ(load("[parallelism]\nscale_grads = 4\n").parallelism.scale_grads.divisor, 4.0);
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(load("[data]\ntrain_on = \"last\"\n").data.train_on, Words{"last"});
+  EXPECT_EQ(load("[data]\ntrain_on = [\"assistant\"]\n").data.train_on, Words{"assistant"});
+  EXPECT_EQ(load("[data]\nfields = { prompt = \"q\", text = \"a b\" }\n").data.fields,
+            (std::map<std::string, std::string>{{"prompt", "q"}, {"text", "a b"}}));
+  EXPECT_EQ(load("[data.fields]\nprompt = \"q\"\n").data.fields.at("prompt"), "q");
   const RunConfig flag = load("[parallelism]\nscale_grads = true\n");
   EXPECT_EQ(flag.parallelism.scale_grads, GradientScale::kMicrobatches);
   EXPECT_NE(show_config(flag).find("parallelism.scale_grads = \"microbatches\" "),

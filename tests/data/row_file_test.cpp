@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,6 +107,21 @@ TEST_F(RowFileTest, UnpacksSeveralMembers) {
             rows);
   EXPECT_EQ(RowFile(folder_ / "two.jsonl.gz").num_bytes(), first.size() + second.size());
   EXPECT_EQ(places_of(folder_ / "two.jsonl.gz"), (std::vector<std::string>{":1", ":2"}));
+}
+
+TEST_F(RowFileTest, WithoutATemporaryFolderThereIsAWayOut) {
+  const std::string path = written("a.jsonl.gz", gzipped("{}"));
+  const char* const before = std::getenv("TMPDIR");
+  const std::string folder = before ? before : "";
+  setenv("TMPDIR", (folder_ / "none").c_str(), 1);
+  const Error error = error_of([&] { RowFile rows(path); });
+  if (before)
+    setenv("TMPDIR", folder.c_str(), 1);
+  else
+    unsetenv("TMPDIR");
+  EXPECT_NE(error.fact().find("cannot be unpacked"), std::string::npos) << error.fact();
+  EXPECT_EQ(error.where(), path);
+  EXPECT_NE(error.remedy().find("TMPDIR"), std::string::npos);
 }
 
 TEST_F(RowFileTest, ADamagedFileIsRefused) {
