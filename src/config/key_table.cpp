@@ -143,8 +143,9 @@ std::vector<Key> make_table() {
           .is_option("data.train_on")
           .decides_the_data()
           .means(
-              "Messages that the loss counts: `[\"assistant\"]`, `\"last\"` (of the assistant) or "
-              "`\"all\"`, also prompts. Empty: all, but no prompts of completions."),
+              "Messages that the loss counts. `[\"assistant\"]`: the assistant's. `\"last\"`: only "
+              "the assistant's last one. `\"all\"`: all, and prompts, too. Empty: all messages, "
+              "and completions without their prompts."),
       key<&C::data, &Data::fields>("data", "fields")
           .is_option("data.fields")
           .decides_the_data()
