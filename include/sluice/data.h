@@ -90,8 +90,18 @@ struct FieldOption {
 // The unit over which a step's loss is averaged.
 enum class CountOf { kLabels, kRows };
 
+// Which rows of the files a TokenData reads. Rows are held out for validation.
+enum class DataPart { kTraining, kHeldOut };
+
 struct TokenDataOptions {
   DataOptions data;
+  // Labels of the rows after these epochs do not count, so that the last step may have fewer rows.
+  // Losses that count rows take them from the next epoch. 0: epochs without end.
+  double epochs = 0;
+  // Share of the rows to hold out (below 1), or their number. The seed and the rows' content choose
+  // them, so equal rows are held out together.
+  double held_out = 0;
+  DataPart part = DataPart::kTraining;
   std::int64_t seq_len = 0;  // at least 1
   std::int64_t vocab_size = 0;
   std::int64_t num_labels = 0;  // 0: vocab_size
@@ -189,6 +199,12 @@ class TokenData {
   TokenData& operator=(TokenData&&) noexcept;
 
   std::int64_t num_sequences() const;  // in one epoch, at least 1
+  // Returns the steps of TokenDataOptions::epochs, including those of `done`. 0: without end.
+  std::int64_t num_steps(std::int64_t batch_size, const StepsDone& done = {}) const;
+  // Returns where a step starts. The step after the last one starts at the end of the epochs, even
+  // if the last batch was only partly filled.
+  DataPosition position_of(std::int64_t step, std::int64_t batch_size,
+                           const StepsDone& done = {}) const;
   std::int64_t num_bytes() const;
   // Warnings from the rows read so far, such as texts without an end token.
   std::vector<std::string> warnings() const;

@@ -11,8 +11,12 @@ namespace sluice {
 
 enum class OptimizerKind {
   kAdamW,  // Loshchilov and Hutter, arXiv:1711.05101; state: two numbers per parameter
-  kSgd,    // without momentum
+  kSgd,
+  kSgdMomentum,  // kSgd with OptimizerOptions::momentum; state: one number per parameter
 };
+
+// In OptimizerOptions::no_decay: all parameters with at most one dimension.
+inline constexpr const char* kNormsAndBiases = "norms-and-biases";
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
@@ -23,22 +27,32 @@ struct OptimizerOptions {
   double eps = 1e-8;
   // A step subtracts lr * weight_decay * parameter.
   double weight_decay = 0.1;
-  // Patterns of full names of parameters that do not decay ("*.bias").
+  // Patterns of full names of parameters that do not decay ("*.bias"), or kNormsAndBiases.
   std::vector<std::string> no_decay = {};
   // Gradients are clipped to this norm. 0: no clipping.
   double max_norm = 1.0;
+  // Of kSgd, in [0, 1), as torch.optim.SGD without dampening.
+  double momentum = 0.0;
 };
+
+// Returns kSgdMomentum for kSgd with momentum, otherwise options.kind.
+OptimizerKind kind_of_state(const OptimizerOptions& options);
 
 enum class Decay { kConstant, kLinear, kCosine };
 
 struct LearningRateOptions {
   std::int64_t warmup_steps = 0;
+  // Instead of warmup_steps: a share of all steps, in [0, 1].
+  double warmup_ratio = 0.0;
   Decay decay = Decay::kConstant;
   // In [0, 1].
   double min_lr_factor = 0.0;
 };
 
-// Returns the learning rate of step k of N, both 1-based, with w = warmup_steps:
+// Returns warmup_steps, or the steps of warmup_ratio, rounded up as in Hugging Face's Trainer.
+std::int64_t warmup_steps_of(std::int64_t num_steps, const LearningRateOptions& options);
+
+// Returns the learning rate of step k of N, both 1-based, with w = warmup_steps_of(N):
 //
 //     k <= w:     base * k / w
 //     k >  w:     t = (k - w) / (N - w), m = min_lr_factor

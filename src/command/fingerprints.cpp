@@ -16,6 +16,7 @@
 #include "comm/gather_messages.h"
 #include "command/inputs.h"
 #include "config/batch_sizes.h"
+#include "config/epochs.h"
 #include "config/key_table.h"
 #include "data/array_file.h"
 #include "data/data_format.h"
@@ -167,12 +168,13 @@ Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::str
     }
   }
   add_text(rows.tokens ? tokenizer_of(config, files) : "fields", hash);
+  const bool uses_seed = config.data.shuffle || config.validation.split > 0;
   for (const detail::Key& key : detail::key_table()) {
     const std::string name = key.full_name();
     // Skip keys with default values, so that adding a key does not change old fingerprints.
     const bool counts = key.affects_data && key.get(config) != key.default_value() &&
                         name != "data.tokenizer" && (rows.tokens || name != "training.seq_len") &&
-                        (name != "training.seed" || config.data.shuffle);
+                        (name != "training.seed" || uses_seed);
     if (counts) add_text(formatted("{} = {}", name, detail::to_toml(key.get(config))), hash);
   }
   fingerprint.bytes = add_files(read, hash) + add_arrays(config, files, rows, hash);
@@ -184,10 +186,8 @@ std::map<std::string, std::string> settings(const RunConfig& given) {
   const RunConfig config = as_one_replica(given);
   std::map<std::string, std::string> values;
   for (const detail::Key& key : detail::key_table()) {
-    const bool ends_decay =
-        key.full_name() == kSteps && config.lr_scheduler.decay != Decay::kConstant;
-    if (key.affects_numbers || ends_decay)
-      values[key.full_name()] = detail::to_toml(key.get(config));
+    const bool is_used = key.full_name() == kSteps && depends_on_steps(config.lr_scheduler);
+    if (key.affects_numbers || is_used) values[key.full_name()] = detail::to_toml(key.get(config));
   }
   return values;
 }
@@ -198,13 +198,17 @@ Fingerprint settings_fingerprint(const std::map<std::string, std::string>& setti
   return {text.size(), content_hash(text)};
 }
 
+void set_settings(const RunConfig& config, const ModelSpec& spec, RunFingerprints& made_of) {
+  made_of.settings = settings(config);
+  made_of.settings["kernels"] = kernels_text(config, spec);
+  made_of.of["configuration"] = settings_fingerprint(made_of.settings);
+}
+
 RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
                                 const OpenedWeights& weights) {
   RunFingerprints all;
-  all.settings = settings(config);
-  all.settings["kernels"] = kernels_text(config, spec);
+  set_settings(config, spec, all);
   all.model_config = model_of(spec.config_text).dump();
-  all.of["configuration"] = settings_fingerprint(all.settings);
   all.of["model"] = model_fingerprint(spec, weights);
   if (!config.model.adapter.empty()) all.of["adapter"] = adapter_fingerprint(config, spec);
   TokenDataOptions rows;

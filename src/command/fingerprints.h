@@ -30,7 +30,7 @@ Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weight
 Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files,
                              const TokenDataOptions& rows = {});
 
-// Affects results only if the learning rate decays.
+// Affects results only if depends_on_steps().
 inline constexpr const char* kSteps = "training.steps";
 std::map<std::string, std::string> settings(const RunConfig& config);
 Fingerprint settings_fingerprint(const std::map<std::string, std::string>& settings);
@@ -44,6 +44,7 @@ struct RunFingerprints {
   std::optional<Fingerprint> validation;
   bool is_traced = false;
 };
+void set_settings(const RunConfig& config, const ModelSpec& spec, RunFingerprints& made_of);
 RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
                                 const OpenedWeights& weights);
 

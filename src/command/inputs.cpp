@@ -7,7 +7,6 @@
 #include "base/format.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "config/option_keys.h"
 #include "io/hf_shards.h"
 #include "kind/adapter_files.h"
 #include "kind/model_kind.h"
@@ -20,21 +19,6 @@ namespace {
 std::string folder_of(const std::string& file) {
   const std::string folder = std::filesystem::path(file).parent_path().string();
   return folder.empty() ? "." : folder;
-}
-
-TokenDataOptions data_options(const RunConfig& config, const ModelSpec& spec,
-                              std::vector<std::string> files) {
-  TokenDataOptions options;
-  options.data = config.data;
-  options.data.files = std::move(files);
-  options.seq_len = config.training.seq_len;
-  options.seed = config.training.seed;
-  options.model_directory = model_directory(config);
-  options.model_family = spec.family;
-  options.max_positions = spec.max_positions;
-  options.microbatch_size = config.training.microbatch_size;
-  set_row_needs(spec.source->row_needs(), options);
-  return options;
 }
 
 std::optional<at::ScalarType> autocast_type(const RunConfig& config) {
@@ -51,44 +35,6 @@ std::string source_directory(const RunConfig& config) {
   std::error_code unseen;
   if (std::filesystem::is_directory(tokenizer, unseen)) return tokenizer;
   return folder_of(tokenizer);
-}
-
-TokenDataOptions text_options(const RunConfig& config, const ModelSpec& spec) {
-  return data_options(config, spec, {});
-}
-
-TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec) {
-  TokenDataOptions options = data_options(config, spec, {});
-  const std::vector<std::vector<std::string>> entries = expand_data_entries(config);
-  for (const std::vector<std::string>& entry : entries) {
-    options.data.files.insert(options.data.files.end(), entry.begin(), entry.end());
-    if (!config.data.weights.empty())
-      options.files_per_entry.push_back(static_cast<std::int64_t>(entry.size()));
-  }
-  return options;
-}
-
-TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec) {
-  TokenDataOptions options = training_data_options(config, spec);
-  options.data.shuffle = false;
-  options.data.weights.clear();
-  return options;
-}
-
-TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec) {
-  TokenDataOptions options = data_options(config, spec, expand_validation_files(config));
-  options.data.shuffle = false;
-  options.data.weights.clear();
-  return options;
-}
-
-TokenData open_data(const RunConfig& config, TokenDataOptions options,
-                    const NameOfOption& name_of) {
-  try {
-    return TokenData(std::move(options));
-  } catch (const Error& error) {
-    throw detail::with_places(config, with_names(error, name_of));
-  }
 }
 
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter) {

@@ -2,9 +2,8 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
-#include "base/option_names.h"
+#include "config/data_inputs.h"
 #include "config/run_config.h"
 #include "sluice/causal_lm.h"
 #include "sluice/data.h"
@@ -16,15 +15,6 @@ namespace sluice {
 // Returns the folder whose files are copied beside saved weights: model.path. With model.config, it
 // is the folder of data.tokenizer, or else of model.config.
 std::string source_directory(const RunConfig& config);
-
-TokenDataOptions text_options(const RunConfig& config, const ModelSpec& spec);
-TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec);
-TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec);
-TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec);
-// Error messages name configuration keys, unless `name_of` returns another name for an option.
-TokenData open_data(
-    const RunConfig& config, TokenDataOptions options,
-    const NameOfOption& name_of = [](std::string_view) { return ""; });
 
 // Counts a microbatch in the model's own unit. Empty if the model counts labels or rows.
 MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec);

@@ -120,9 +120,9 @@ bool is_held_by_another(int folder) {
 }
 
 bool will_be_saved(const RunConfig& config, const ResumePoint& resume, std::int64_t step) {
-  const std::int64_t last = config.training.steps, interval = config.checkpoint.interval;
+  const std::int64_t last = config.training.steps;
   return step > resume.done.steps && step <= last &&
-         (step == last || (interval > 0 && step % interval == 0));
+         (step == last || config.checkpoint.interval.is_due(step));
 }
 
 }  // namespace

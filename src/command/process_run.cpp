@@ -12,8 +12,10 @@
 #include "command/failed_run.h"
 #include "command/inputs.h"
 #include "command/output_folders.h"
+#include "command/resume_differences.h"
 #include "command/train_rank.h"
 #include "config/batch_sizes.h"
+#include "config/epochs.h"
 #include "config/machine_memory.h"
 #include "config/option_keys.h"
 #include "engine/rank_errors.h"
@@ -49,7 +51,7 @@ std::string validation_name(std::string_view option) {
 std::deque<Prompt> prompts_of(const RunConfig& config, const ModelSpec& spec) {
   std::deque<Prompt> prompts;
   const std::vector<std::string>& texts = config.validation.prompts;
-  if (texts.empty() || config.validation.interval == 0) return prompts;
+  if (texts.empty() || !config.validation.interval.is_on()) return prompts;
   if (spec.layers.back().loss_by_blocks) {
     throw Error(
         ErrorKind::kUsage,
@@ -70,6 +72,7 @@ std::deque<Prompt> prompts_of(const RunConfig& config, const ModelSpec& spec) {
 }
 
 std::optional<TokenData> open_validation(const RunConfig& config, const ModelSpec& spec) {
+  if (config.validation.split > 0) return open_data(config, validation_data_options(config, spec));
   if (config.validation.files.empty()) return std::nullopt;
   return open_data(config, validation_data_options(config, spec), validation_name);
 }
@@ -178,6 +181,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
       post_mortem(ranks),
       flight(ranks, config.metrics.folder, ranks.name, plan.program),
       interrupted(ranks) {
+  set_steps(config, data);
   require_model_is_kept(config);
   require_data_is_kept(config);
   if (adapter_tensors) require_base_layers(*adapter_tensors, *weights.directory);
@@ -186,6 +190,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   // Other processes look for checkpoints only after this process (see TrainingJob).
   if (ranks.has_rank_zero()) io::restore_moved_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
+  set_resumed_steps();
   if (ranks.has_rank_zero()) log.emplace(config, plan, data, resume);
   // The log prints the data's warnings later, so skip them here.
   const std::vector<std::string> of_data = data.warnings();
@@ -202,6 +207,18 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   if (!prompts.empty()) warn(prompts.front().warnings());
   if (!weights.warning.empty()) log_warning(weights.warning);
   for (const std::string& warning : resume.warnings) log_warning(warning);
+}
+
+// After a resume with another batch size, the same epochs take another number of steps.
+void ProcessRun::set_resumed_steps() {
+  set_steps(config, data, resume.done);
+  set_settings(config, plan.model, made_of);
+  if (config.training.epochs == 0) return;
+  const auto warn = [this](const std::string& warning) {
+    if (!warning.empty()) resume.warnings.push_back(warning);
+  };
+  warn(warmup_warning(config));
+  if (resume.checkpoint) warn(decay_difference(resume.checkpoint->manifest(), config));
 }
 
 void ProcessRun::require_steps_left(const std::optional<StepRange>& traced) {
@@ -236,7 +253,7 @@ SaveTarget ProcessRun::target(std::int64_t step) const {
   target.head.generation = resume.generation;
   target.head.step = step;
   target.head.sequence =
-      position_of_step(step + 1, batch_sizes(config).global_batch, resume.done).sequence;
+      data.position_of(step + 1, batch_sizes(config).global_batch, resume.done).sequence;
   target.head.seed = config.training.seed;
   target.head.fingerprints = made_of.of;
   target.head.settings = made_of.settings;

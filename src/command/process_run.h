@@ -37,6 +37,7 @@ struct ProcessRun {
   // any process fails, saves weights and records and throws the run's first failure.
   std::int64_t train();
 
+  void set_resumed_steps();
   void require_steps_left(const std::optional<StepRange>& traced);
 
   void read_ahead();
@@ -48,7 +49,7 @@ struct ProcessRun {
 
   RunLog* log_of(int rank) { return rank == kRankZero && log ? &*log : nullptr; }
 
-  const RunConfig& config;
+  RunConfig config;  // with the numbers of steps that depend on the data
   const Plan plan;
   const std::optional<Adapter> adapter;
   StopSignal& stop;

@@ -211,8 +211,9 @@ ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& ma
   if (!changes.empty())
     point.warnings.push_back(
         formatted("settings differ from those of {}: {}", checkpoint.path(), printable(changes)));
-  if (const std::string decay = decay_difference(manifest, config); !decay.empty())
-    point.warnings.push_back(decay);
+  // With epochs, the steps depend on where the run resumes, so the caller compares them.
+  const std::string decay = config.training.epochs > 0 ? "" : decay_difference(manifest, config);
+  if (!decay.empty()) point.warnings.push_back(decay);
   point.done = {manifest.step, {manifest.sequence}};
   point.run = manifest.run;
   return point;

@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "config/epochs.h"
 #include "config/key_table.h"
 #include "sluice/options.h"
 
@@ -99,7 +100,7 @@ std::string data_difference(const Manifest& manifest, const RunFingerprints& mad
 std::string decay_difference(const Manifest& manifest, const RunConfig& config) {
   const auto planned = manifest.settings.find(kSteps);
   const std::int64_t steps = config.training.steps;
-  if (config.lr_scheduler.decay == Decay::kConstant || planned == manifest.settings.end() ||
+  if (!depends_on_steps(config.lr_scheduler) || planned == manifest.settings.end() ||
       planned->second == std::to_string(steps))
     return {};
   const std::int64_t before = std::atoll(planned->second.c_str());
@@ -107,8 +108,10 @@ std::string decay_difference(const Manifest& manifest, const RunConfig& config) 
     return shortest(learning_rate(step, of_steps, config.optimizer.lr, config.lr_scheduler));
   };
   return formatted(
-      "lr_scheduler.decay was planned to end at step {}, and training.steps = {} stretches it: the "
-      "learning rate goes from {} at step {} to {} at step {}",
+      "{} was planned to end at step {}, and training.steps = {} stretches it: the learning rate "
+      "goes from {} at step {} to {} at step {}",
+      config.lr_scheduler.decay != Decay::kConstant ? "lr_scheduler.decay"
+                                                    : "the run of lr_scheduler.warmup_ratio",
       before, steps, rate(manifest.step, before), manifest.step, rate(manifest.step + 1, steps),
       manifest.step + 1);
 }

@@ -17,6 +17,7 @@
 #include "command/inputs.h"
 #include "command/machine_state.h"
 #include "command/processes.h"
+#include "config/epochs.h"
 #include "config/layout_free.h"
 #include "config/option_keys.h"
 #include "kind/model_kind.h"
@@ -59,9 +60,10 @@ RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
 
 void RunLog::already_finished() const {
   print(formatted(
-      "the run is finished: {} has step {}, and training.steps = {}. Raise training.steps for more "
-      "steps. To start afresh, use --checkpoint.resume none or another checkpoint.folder.\n",
-      resume_.checkpoint->path(), resume_.done.steps, config_.training.steps));
+      "the run is finished: {} has step {}, and training.steps = {}. Raise {} for more steps. To "
+      "start afresh, use --checkpoint.resume none or another checkpoint.folder.\n",
+      resume_.checkpoint->path(), resume_.done.steps, config_.training.steps,
+      config_.training.epochs > 0 ? "training.epochs" : "training.steps"));
 }
 
 void RunLog::begin(const std::string& auto_text) {
@@ -117,6 +119,7 @@ std::string RunLog::data_text() const {
   const std::map<std::string, std::string> choices = data_.choices();
   if (const auto shape = choices.find("rows"); shape != choices.end())
     text += ", rows of " + shape->second;
+  text += formatted("\n  {}", steps_text(config_, data_, resume_.done));
   if (unigram_entropy_)
     text += formatted("\n  unigram entropy {} a byte", nats_and_bits(*unigram_entropy_));
   return text + "\n";

@@ -105,12 +105,11 @@ void save_on_all_ranks(const TargetOfStep& target, const InterruptedRank& left, 
 }  // namespace
 
 bool RankSaves::is_due(std::int64_t step, StepRequest request) const {
-  const std::int64_t interval = options_.interval;
-  return request == StepRequest::kSave || (interval > 0 && step % interval == 0);
+  return request == StepRequest::kSave || options_.interval.is_due(step);
 }
 
 // Memory for a copy of the weights is planned only if checkpoint.interval is set.
-bool RankSaves::copies() const { return options_.async && options_.interval > 0; }
+bool RankSaves::copies() const { return options_.async && options_.interval.is_on(); }
 
 void RankSaves::settle(const SaveOutcome& outcome) {
   if (!outcome.error) {

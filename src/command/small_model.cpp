@@ -60,7 +60,7 @@ RunConfig single_rank_config(RunConfig config) {
   parallelism.device_memory.clear();
   config.training.local_batch_size = config.training.microbatch_size;
   config.training.global_batch_size = 0;
-  config.checkpoint.interval = 0;
+  config.checkpoint.interval = {};
   return config;
 }
 

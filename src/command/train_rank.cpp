@@ -41,9 +41,8 @@ double wait_for_all(const Group& world) {
 }
 
 bool is_validated(const ProcessRun& run, std::int64_t step) {
-  const std::int64_t interval = run.config.validation.interval;
   const bool has_any = run.validation || !run.prompts.empty();
-  return has_any && interval > 0 && step % interval == 0;
+  return has_any && run.config.validation.interval.is_due(step);
 }
 
 double validation_loss(const ProcessRun& run, const Model& model, Pipeline& pipeline, int rank,

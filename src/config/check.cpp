@@ -1,6 +1,7 @@
 #include "config/check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/format.h"
@@ -169,14 +170,39 @@ void check_stage_to_rank(const RunConfig& config) {
 
 void check_validation(const RunConfig& config) {
   const ValidationOptions& options = config.validation;
-  if (options.interval == 0 || !options.files.empty() || !options.prompts.empty()) return;
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = formatted("validation.interval = {}, but there are neither validation.files nor "
-                         "validation.prompts",
-                         options.interval),
-       .where = config.origins.at("validation.interval"),
-       .remedy = "for example validation.files = [\"held-out/*.txt\"]"});
+  if (options.split > 0 && !options.files.empty())
+    refuse_both(config, "validation.files", "validation.split", "keep one of them");
+  if (options.split > 1 && options.split != std::floor(options.split)) {
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("validation.split = {} is neither a share nor a number of rows",
+                                   shortest(options.split)),
+                 .where = config.origins.at("validation.split"),
+                 .remedy = "write a share below 1, such as 0.05, or a whole number of rows"});
+  }
+  const bool has_rows = !options.files.empty() || options.split > 0;
+  if (!options.interval.is_on() || has_rows || !options.prompts.empty()) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "validation.interval is set, but there are neither validation.files nor "
+                       "validation.split nor validation.prompts",
+               .where = config.origins.at("validation.interval"),
+               .remedy = "for example validation.split = 0.05, or validation.files = "
+                         "[\"held-out/*.txt\"]"});
+}
+
+void check_epochs(const RunConfig& config) {
+  if (config.training.epochs == 0) return;
+  if (is_set(config, "training.steps"))
+    refuse_both(config, "training.steps", "training.epochs", "keep one of them");
+  if (!config.data.weights.empty()) {
+    refuse_both(config, "training.epochs", "data.weights",
+                "set training.steps: with weights, each entry has epochs of its own");
+  }
+}
+
+void check_warmup(const RunConfig& config) {
+  if (config.lr_scheduler.warmup_ratio > 0 && is_set(config, "lr_scheduler.warmup_steps"))
+    refuse_both(config, "lr_scheduler.warmup_steps", "lr_scheduler.warmup_ratio",
+                "keep one of them");
 }
 
 }  // namespace
@@ -209,6 +235,8 @@ void check_together(const RunConfig& config) {
   check_auto(config);
   check_stage_to_rank(config);
   check_validation(config);
+  check_epochs(config);
+  check_warmup(config);
 }
 
 }  // namespace sluice::detail

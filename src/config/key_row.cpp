@@ -5,7 +5,9 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <string_view>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "config/memory_size.h"
 #include "sluice/error.h"
@@ -31,6 +33,34 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
+}
+
+Error not_an_interval(const std::string& key, const std::string& text) {
+  return Error(ErrorKind::kUsage,
+               {.what = formatted("{}: '{}' is neither steps nor epochs", key, text),
+                .remedy = formatted("write {} = 100 for steps, or {} = \"0.5 epochs\"", key, key)});
+}
+
+Value shown_interval(const Interval& interval) {
+  if (interval.epochs == 0) return interval.steps;
+  return shortest(interval.epochs) + (interval.epochs == 1 ? " epoch" : " epochs");
+}
+
+Interval interval_of(const std::string& key, const Value& value) {
+  Interval interval;
+  if (const auto* steps = std::get_if<std::int64_t>(&value)) {
+    interval.steps = *steps;
+    return interval;
+  }
+  const auto& text = std::get<std::string>(value);
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, interval.epochs);
+  const std::string_view unit(rest, end);
+  constexpr double kMaxEpochs = 1e6;
+  const bool is_in_range = interval.epochs > 0 && interval.epochs <= kMaxEpochs;
+  if (error != std::errc() || !is_in_range || (unit != " epoch" && unit != " epochs"))
+    throw not_an_interval(key, text);
+  return interval;
 }
 
 std::int64_t shown_weight(const RunConfig& config, const std::optional<int>& given) {
@@ -143,6 +173,41 @@ Row train_on_key() {
           config.data.train_on = {std::get<std::string>(value)};
       });
   return row.one_of({"assistant", "last", "all"});
+}
+
+Row no_decay_key() {
+  return mixed_key(
+      "optimizer", "no_decay", {Kind::kString, Kind::kStrings},
+      [](const RunConfig& config) -> Value {
+        const std::vector<std::string>& patterns = config.optimizer.no_decay;
+        if (patterns == std::vector<std::string>{kNormsAndBiases})
+          return std::string(kNormsAndBiases);
+        return patterns;
+      },
+      [](RunConfig& config, const Value& value) {
+        if (const auto* patterns = std::get_if<std::vector<std::string>>(&value))
+          config.optimizer.no_decay = *patterns;
+        else
+          config.optimizer.no_decay = {std::get<std::string>(value)};
+      });
+}
+
+Row checkpoint_interval_key() {
+  return mixed_key(
+      "checkpoint", "interval", {Kind::kInteger, Kind::kString},
+      [](const RunConfig& config) { return shown_interval(config.checkpoint.interval); },
+      [](RunConfig& config, const Value& value) {
+        config.checkpoint.interval = interval_of("checkpoint.interval", value);
+      });
+}
+
+Row validation_interval_key() {
+  return mixed_key(
+      "validation", "interval", {Kind::kInteger, Kind::kString},
+      [](const RunConfig& config) { return shown_interval(config.validation.interval); },
+      [](RunConfig& config, const Value& value) {
+        config.validation.interval = interval_of("validation.interval", value);
+      });
 }
 
 Row activation_checkpoint_key() {

@@ -133,6 +133,9 @@ Row activation_checkpoint_key();
 Row train_on_key();
 Row stage_to_rank_key();
 Row scale_grads_key();
+Row no_decay_key();
+Row checkpoint_interval_key();
+Row validation_interval_key();
 Row resume_key();
 // How many layers the end stage's extra modules count as. The split convention sets the default.
 Row first_stage_weight_key();

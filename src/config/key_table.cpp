@@ -161,6 +161,11 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::steps>("training", "steps")
           .between(1, kMaxSteps)
           .means("Optimizer steps."),
+      key<&C::training, &Training::epochs>("training", "epochs")
+          .is_option("epochs")
+          .between(0, 1e6)
+          .means("Instead of `training.steps`: how often every row is read, such as 0.5 or 3. The "
+                 "log has the steps. 0: `training.steps`."),
       key<&C::training, &Training::local_batch_size>("training", "local_batch_size")
           .decides_the_numbers()
           .between(1, kMaxCount)
@@ -230,7 +235,8 @@ std::vector<Key> make_table() {
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
           .decides_the_numbers()
           .is_option("kind")
-          .means("Update rule. SGD has no momentum."),
+          .one_of({"AdamW", "SGD"})
+          .means("Update rule."),
       key<&C::optimizer, &Optimizer::lr>("optimizer", "lr")
           .decides_the_numbers()
           .is_option("lr")
@@ -247,22 +253,32 @@ std::vector<Key> make_table() {
           .at_least(0)
           .means("Weight decay of all parameters except `optimizer.no_decay`. AdamW decouples it, "
                  "SGD adds it to the gradient."),
-      key<&C::optimizer, &Optimizer::no_decay>("optimizer", "no_decay")
+      no_decay_key()
           .decides_the_numbers()
           .is_option("no_decay")
-          .means("Name patterns of the parameters without weight decay. Each must match a "
-                 "parameter. Empty: all decay. Hugging Face's Trainer excludes norms and biases: "
-                 "`[\"*norm*\"]` in a Llama, `[\"*.ln_*\", \"*.bias\"]` in a GPT-2."),
+          .one_of({kNormsAndBiases})
+          .means("Parameters without weight decay: `norms-and-biases` (those with one dimension), "
+                 "or name patterns such as `*.bias`, each of which must match."),
       key<&C::optimizer, &Optimizer::max_norm>("optimizer", "max_norm")
           .decides_the_numbers()
           .is_option("max_norm")
           .at_least(0)
           .means("Clips the gradient norm over all stages. 0: the norm is only reported."),
+      key<&C::optimizer, &Optimizer::momentum>("optimizer", "momentum")
+          .decides_the_numbers()
+          .is_option("momentum")
+          .at_least(0)
+          .below(1)
+          .means("Momentum of SGD, as in torch.optim.SGD."),
 
       key<&C::lr_scheduler, &LearningRate::warmup_steps>("lr_scheduler", "warmup_steps")
           .decides_the_numbers()
           .between(0, kMaxSteps)
           .means("Up to this step, step k has the rate `lr * k / warmup_steps`."),
+      key<&C::lr_scheduler, &LearningRate::warmup_ratio>("lr_scheduler", "warmup_ratio")
+          .decides_the_numbers()
+          .between(0, 1)
+          .means("Instead of `lr_scheduler.warmup_steps`: the share of all steps, rounded up."),
       key<&C::lr_scheduler, &LearningRate::decay>("lr_scheduler", "decay")
           .decides_the_numbers()
           .means("Decay from the end of the warm-up to the last step."),
@@ -438,10 +454,17 @@ std::vector<Key> make_table() {
           .not_empty()
           .means(
               "Files for the validation loss, as `data.files`, read in file order. Empty: none."),
-      key<&C::validation, &Validation::interval>("validation", "interval")
+      key<&C::validation, &Validation::split>("validation", "split")
+          .decides_the_data()
+          .is_option("held_out")
+          .at_least(0)
+          .at_most(kMaxSteps)
+          .means("Instead of `validation.files`: training rows to hold out, a share below 1 or a "
+                 "number, chosen by `training.seed` and content. 0: none."),
+      validation_interval_key()
           .between(0, kMaxSteps)
-          .means("Steps between validation losses and continuations of `validation.prompts`. 0: "
-                 "never."),
+          .means("Steps (or `\"0.5 epochs\"`) between validation losses and continuations of "
+                 "`validation.prompts`. 0: never."),
       key<&C::validation, &Validation::steps>("validation", "steps")
           .between(0, kMaxSteps)
           .means("Batches per validation, of `training.local_batch_size` sequences each. 0: all of "
@@ -473,9 +496,9 @@ std::vector<Key> make_table() {
           .not_empty()
           .means("Folder of the checkpoints `<folder>/step-XXXXXXXX/`, each a Hugging Face "
                  "directory with optimizer state. The last one is the result of the run."),
-      key<&C::checkpoint, &Checkpoint::interval>("checkpoint", "interval")
+      checkpoint_interval_key()
           .between(0, kMaxSteps)
-          .means("Steps between checkpoints. 0: only at the end."),
+          .means("Steps (or `\"1 epoch\"`) between checkpoints. 0: only at the end."),
       key<&C::checkpoint, &Checkpoint::keep_latest_k>("checkpoint", "keep_latest_k")
           .between(0, kMaxCount)
           .means("Newest checkpoints to keep. Each commit removes older ones of the run. 0: keep "

@@ -132,19 +132,21 @@ void load_environment(Reading& reading, const std::map<std::string, std::string>
   }
 }
 
-// Resets local_batch_size if this source (file, environment, command line) sets global_batch_size,
-// and the reverse, because local_batch_size has no "not set". `earlier` is the configuration before
-// this source.
-void reset_other_batch_size(RunConfig& config, const RunConfig& earlier) {
-  const auto is_new = [&](const char* key) {
-    return config.origins.at(key) != earlier.origins.at(key);
-  };
-  const bool local = is_new(kLocalBatch);
-  const bool global = is_new(kGlobalBatch) && config.training.global_batch_size > 0;
-  if (local == global) return;
-  const Key& other = *find_key(local ? kGlobalBatch : kLocalBatch);
-  other.set(config, other.default_value());
-  config.origins[other.full_name()] = "default";
+// Resets the alternative of a key that this source (file, environment, command line) sets, because
+// a later source replaces an earlier one. `earlier` is the configuration before this source.
+void reset_alternatives(RunConfig& config, const RunConfig& earlier) {
+  for (const Alternatives& pair : kAlternatives) {
+    const Key &first = *find_key(pair.first), &second = *find_key(pair.second);
+    const auto is_new = [&](const Key& key) {
+      return config.origins.at(key.full_name()) != earlier.origins.at(key.full_name());
+    };
+    const bool has_first = is_new(first);
+    const bool has_second = is_new(second) && second.get(config) != second.default_value();
+    if (has_first == has_second) continue;
+    const Key& other = has_first ? second : first;
+    other.set(config, other.default_value());
+    config.origins[other.full_name()] = "default";
+  }
 }
 
 void load_overrides(Reading& reading, const Overrides& overrides) {
@@ -200,10 +202,10 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
   if (!file.empty()) detail::load_file(reading, file);
   const RunConfig of_file = config;
   detail::load_environment(reading, environment);
-  detail::reset_other_batch_size(config, of_file);
+  detail::reset_alternatives(config, of_file);
   const RunConfig of_environment = config;
   detail::load_overrides(reading, overrides);
-  detail::reset_other_batch_size(config, of_environment);
+  detail::reset_alternatives(config, of_environment);
   for (const Error& error : detail::unbuilt_errors(config, reading.unbuilt)) reading.add(error);
   reading.throw_errors();
   detail::fix_shards(config);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "config/batch_sizes.h"
 #include "config/config_words.h"
+#include "config/epochs.h"
 #include "config/layout_free.h"
 #include "config/machine_memory.h"
 #include "config/memory_size.h"
@@ -126,7 +127,7 @@ PipelineOptions pipeline_options(const RunConfig& config, const ModelSpec& model
   options.microbatch_size = config.training.microbatch_size;
   options.seq_len = config.training.seq_len;
   options.step_end = StepEnd::kUpdate;
-  options.optimizer = config.optimizer.kind;
+  options.optimizer = kind_of_state(config.optimizer);
   options.trainable = config.training.trainable;
   options.activation_checkpoint = config.training.activation_checkpoint;
   if (model.source && !options.activation_checkpoint.names.empty()) {
@@ -134,7 +135,7 @@ PipelineOptions pipeline_options(const RunConfig& config, const ModelSpec& model
     names = model.source->layers_of(names, model.layers);
   }
   // Only saves during training copy the weights first (checkpoint.async).
-  options.keeps_snapshot = config.checkpoint.async && config.checkpoint.interval > 0;
+  options.keeps_snapshot = config.checkpoint.async && config.checkpoint.interval.is_on();
   if (config.parallelism.schedule_csv.empty()) {
     options.num_microbatches = batch_sizes(config).num_microbatches;
     return options;
@@ -294,41 +295,43 @@ std::vector<Idle> unused_settings(const RunConfig& config) {
   const PipelineOptions& pipeline = config.parallelism.pipeline;
   const bool is_sgd = config.optimizer.kind == OptimizerKind::kSgd;
   const bool has_replicas = pipeline.data_parallel.degree > 1;
-  const bool validates = config.validation.interval > 0;
+  const bool has_rows = !config.validation.files.empty() || config.validation.split > 0;
+  const bool validates = config.validation.interval.is_on();
   const std::string one_replica = "parallelism.data_parallel_degree = 1";
   const std::string sgd = "optimizer.name = \"SGD\"";
   const int num_axes =
       (pipeline.num_ranks.value_or(1) > 1) + has_replicas + (pipeline.tensor_parallel.degree > 1);
-  return {
-      {"lr_scheduler.min_lr_factor", config.lr_scheduler.decay == Decay::kConstant,
-       "lr_scheduler.decay = \"constant\""},
-      {"optimizer.betas", is_sgd, sgd},
-      {"optimizer.eps", is_sgd, sgd},
-      {"optimizer.no_decay", config.optimizer.weight_decay == 0, "optimizer.weight_decay = 0"},
-      {"parallelism.zero1", pipeline.data_parallel.zero1 && !has_replicas, one_replica},
-      {"parallelism.zero3", pipeline.data_parallel.zero3 && !has_replicas, one_replica},
-      {"parallelism.reduction",
-       pipeline.data_parallel.reduction == Reduction::kFast && !has_replicas, one_replica},
-      {"parallelism.reduce_grad_per_microbatch",
-       pipeline.data_parallel.per_microbatch && !has_replicas, one_replica},
-      {"parallelism.rank_order", num_axes < 2, "ranks differ along one axis alone"},
-      {"parallelism.sequence_parallel", pipeline.tensor_parallel.num_slices() == 1,
-       "parallelism.tensor_parallel_slices = 1"},
-      {"training.loss_chunks",
-       config.training.fused == FusedOperators::kOff &&
-           config.training.loss_chunks == LossChunks::kOn,
-       "training.fused = \"off\""},
-      {"checkpoint.keep_every", config.checkpoint.keep_every > 0 && config.checkpoint.interval == 0,
-       "checkpoint.interval = 0"},
-      {"checkpoint.allow",
-       !config.checkpoint.allow.empty() && config.checkpoint.resume.kind == ResumeFrom::kNone,
-       "checkpoint.resume = \"none\""},
-      {"validation.steps", config.validation.files.empty() || !validates,
-       config.validation.files.empty() ? "there are no validation.files"
-                                       : "validation.interval = 0"},
-      {"validation.prompt_tokens", config.validation.prompts.empty() || !validates,
-       config.validation.prompts.empty() ? "there are no validation.prompts"
-                                         : "validation.interval = 0"}};
+  return {{"lr_scheduler.min_lr_factor", config.lr_scheduler.decay == Decay::kConstant,
+           "lr_scheduler.decay = \"constant\""},
+          {"optimizer.betas", is_sgd, sgd},
+          {"optimizer.eps", is_sgd, sgd},
+          {"optimizer.momentum", !is_sgd && config.optimizer.momentum > 0,
+           "optimizer.name = \"AdamW\""},
+          {"optimizer.no_decay", config.optimizer.weight_decay == 0, "optimizer.weight_decay = 0"},
+          {"parallelism.zero1", pipeline.data_parallel.zero1 && !has_replicas, one_replica},
+          {"parallelism.zero3", pipeline.data_parallel.zero3 && !has_replicas, one_replica},
+          {"parallelism.reduction",
+           pipeline.data_parallel.reduction == Reduction::kFast && !has_replicas, one_replica},
+          {"parallelism.reduce_grad_per_microbatch",
+           pipeline.data_parallel.per_microbatch && !has_replicas, one_replica},
+          {"parallelism.rank_order", num_axes < 2, "ranks differ along one axis alone"},
+          {"parallelism.sequence_parallel", pipeline.tensor_parallel.num_slices() == 1,
+           "parallelism.tensor_parallel_slices = 1"},
+          {"training.loss_chunks",
+           config.training.fused == FusedOperators::kOff &&
+               config.training.loss_chunks == LossChunks::kOn,
+           "training.fused = \"off\""},
+          {"checkpoint.keep_every",
+           config.checkpoint.keep_every > 0 && !config.checkpoint.interval.is_on(),
+           "checkpoint.interval = 0"},
+          {"checkpoint.allow",
+           !config.checkpoint.allow.empty() && config.checkpoint.resume.kind == ResumeFrom::kNone,
+           "checkpoint.resume = \"none\""},
+          {"validation.steps", !has_rows || !validates,
+           has_rows ? "validation.interval = 0" : "there are no validation.files"},
+          {"validation.prompt_tokens", config.validation.prompts.empty() || !validates,
+           config.validation.prompts.empty() ? "there are no validation.prompts"
+                                             : "validation.interval = 0"}};
 }
 
 std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) {
@@ -336,19 +339,20 @@ std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) 
   const auto warn = [&](const std::string& key, const std::string& text) {
     warnings.push_back(detail::with_place(config, key, key + text));
   };
-  if (config.lr_scheduler.warmup_steps > config.training.steps) {
-    warn("lr_scheduler.warmup_steps",
-         formatted(" = {} is more than training.steps = {}: the rate never reaches optimizer.lr",
-                   config.lr_scheduler.warmup_steps, config.training.steps));
+  if (config.training.epochs == 0) {
+    const std::string warmup = warmup_warning(config);
+    if (!warmup.empty()) warnings.push_back(warmup);
   }
   for (const char* key : {"lora.alpha", "lora.dropout", "lora.target"}) {
     const bool has_one = !config.model.adapter.empty() || is_set(config, "lora.rank");
     if (!has_one && is_set(config, key))
       warn(key, " is given, but lora.rank = 0: there is no adapter");
   }
-  for (const auto& [key, texts] : {std::pair("validation.files", &config.validation.files),
-                                   std::pair("validation.prompts", &config.validation.prompts)}) {
-    if (!texts->empty() && config.validation.interval == 0)
+  for (const auto& [key, is_given] :
+       {std::pair("validation.files", !config.validation.files.empty()),
+        std::pair("validation.split", config.validation.split > 0),
+        std::pair("validation.prompts", !config.validation.prompts.empty())}) {
+    if (is_given && !config.validation.interval.is_on())
       warn(key, " is given, but validation.interval = 0: no validation is taken");
   }
   for (const Idle& idle : unused_settings(config)) {
@@ -361,7 +365,7 @@ std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) 
          formatted(" = {} is more than the {} of this machine: threads wait for each other",
                    config.training.threads_per_rank, counted(cores, "core")));
   }
-  if (config.validation.interval > 0 && validates_training_files(config)) {
+  if (config.validation.interval.is_on() && validates_training_files(config)) {
     warn("validation.files",
          " shares files with data.files: the validation loss includes rows that were trained on");
   }
@@ -384,7 +388,7 @@ Asked asked_of(const RunConfig& given, const MeasuredMachine* measured) {
   if (asked.adapter)
     asked.model = with_adapter(std::move(asked.model), *asked.adapter, precision_of(config));
   in_keys(config, [&] {
-    detail::require_no_decay(asked.model, config.optimizer.no_decay);
+    detail::no_decay_patterns(asked.model, config.optimizer.no_decay);
     detail::require_divided_layers(asked.model, config.parallelism.pipeline.tensor_parallel);
     asked.options = pipeline_options(config, asked.model);
     asked.options.balance = balance_of(config);
@@ -487,7 +491,7 @@ TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
   run.mixed_precision = word(config.training.mixed_precision);
   run.operators = word(config.training.fused);
   if (model.layers.back().loss_by_blocks) run.operators += ", loss by blocks";
-  run.optimizer = word(config.optimizer.kind);
+  run.optimizer = word(kind_of_state(config.optimizer));
   run.recomputed = recomputed_text(config.training.activation_checkpoint);
   run.transport = word(config.parallelism.transport);
   run.cpu = cpu_name();
@@ -498,7 +502,7 @@ Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured) {
   Asked asked = asked_of(config, measured);
   Plan plan = in_keys(config, [&] {
     Plan made = plan_pipeline(std::move(asked.model), asked.options);
-    if (config.validation.interval > 0) require_evaluation(made);
+    if (config.validation.interval.is_on()) require_evaluation(made);
     return made;
   });
   plan.notes.insert(plan.notes.begin(), asked.notes.begin(), asked.notes.end());

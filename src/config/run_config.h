@@ -43,6 +43,18 @@ struct ResumeFrom {
   friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
 };
 
+// How often a run saves or validates: every `steps` steps, or whenever `epochs` more are over.
+struct Interval {
+  std::int64_t steps = 0;  // 0: never
+  double epochs = 0;       // instead of steps; above 0
+  // The rows of `epochs`, and of a step. set_steps() sets both.
+  double rows = 0, rows_per_step = 0;
+
+  Interval(std::int64_t of_steps = 0) : steps(of_steps) {}
+  bool is_on() const { return steps > 0 || epochs > 0; }
+  bool is_due(std::int64_t step) const;
+};
+
 struct ModelOptions {
   std::string path;
   std::string adapter;
@@ -53,7 +65,8 @@ struct ModelOptions {
   ParameterType dtype = ParameterType::kFloat32;
 };
 struct TrainingOptions {
-  std::int64_t steps = 100;
+  std::int64_t steps = 100;  // with epochs: set_steps() sets it
+  double epochs = 0;
   std::int64_t local_batch_size = 8;
   std::int64_t microbatch_size = 1;
   std::int64_t seq_len = 512;
@@ -82,7 +95,8 @@ struct ParallelismOptions {
 };
 struct ValidationOptions {
   std::vector<std::string> files;
-  std::int64_t interval = 0;
+  double split = 0;  // share or number of the training rows
+  Interval interval;
   std::int64_t steps = 0;
   std::vector<std::string> prompts;
   std::int64_t prompt_tokens = 64;
@@ -94,7 +108,7 @@ struct CommOptions {
 };
 struct CheckpointOptions {
   std::string folder = "outputs/checkpoint";
-  std::int64_t interval = 0;
+  Interval interval;
   std::int64_t keep_latest_k = 3;
   std::int64_t keep_every = 0;
   ResumeFrom resume;

@@ -8,6 +8,7 @@
 #include "data/data_format.h"
 #include "data/data_words.h"
 #include "data/field_reader.h"
+#include "data/held_out.h"
 #include "data/mixture.h"
 #include "data/row_shape.h"
 #include "data/text_tokens.h"
@@ -180,7 +181,7 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(
 
 DataEntries::DataEntries(const TokenDataOptions& options)
     : tokens_(tokens_of(options)),
-      sources_(open_sources(options, tokens_)),
+      sources_(part_of(open_sources(options, tokens_), options)),
       order_(sizes_of(sources_), options.data.weights, options.data.shuffle, options.seed) {}
 
 std::vector<std::uint64_t> DataEntries::sizes_of(

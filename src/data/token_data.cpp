@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -101,7 +103,19 @@ struct TokenData::Impl {
       : options(std::move(of)),
         counts_rows(!options.tokens || options.count == CountOf::kRows),
         watch(options.data.files),
-        entries(options) {}
+        entries(options),
+        end(end_of(options, entries.num_sequences())) {}
+
+  // Returns 0 if there is no end.
+  static std::int64_t end_of(const TokenDataOptions& options, std::uint64_t num_sequences) {
+    if (options.epochs == 0) return 0;
+    return std::max<std::int64_t>(
+        1, std::llround(options.epochs * static_cast<double>(num_sequences)));
+  }
+  // Rows from here on do not count.
+  std::int64_t counted_end() const {
+    return end == 0 || counts_rows ? std::numeric_limits<std::int64_t>::max() : end;
+  }
 
   // Reads the whole batch in order, so that all replicas report the same bad row.
   std::vector<StepShare> shares(DataPosition position, std::int64_t batch_size,
@@ -120,11 +134,15 @@ struct TokenData::Impl {
         return row >= range.first && row < range.first + range.count;
       };
       const bool is_read = count || same_sizes.is_asked();
+      const bool counts = position.sequence + row < counted_end();
       if (!is_read && std::none_of(own.begin(), own.end(), holds)) {
-        total_counted += source.counted_labels(place.sequence);
+        if (counts) total_counted += source.counted_labels(place.sequence);
         continue;
       }
-      const data::Sequence sequence = source.read(place.sequence);
+      data::Sequence sequence = source.read(place.sequence);
+      if (!counts)
+        std::fill(sequence.labels.begin(), sequence.labels.end(),
+                  static_cast<std::int32_t>(kIgnoredLabel));
       same_sizes.check(row, sequence, [&source, place] { return source.place(place.sequence); });
       total_counted += count_labels(std::span<const std::int32_t>(sequence.labels));
       for (std::size_t i = 0; i < own.size(); ++i) {
@@ -143,6 +161,7 @@ struct TokenData::Impl {
   bool counts_rows;
   mutable data::FileWatch watch;
   data::DataEntries entries;
+  std::int64_t end;
 };
 
 TokenData::TokenData(TokenDataOptions options)
@@ -153,6 +172,16 @@ TokenData& TokenData::operator=(TokenData&&) noexcept = default;
 
 std::int64_t TokenData::num_sequences() const {
   return static_cast<std::int64_t>(impl_->entries.num_sequences());
+}
+std::int64_t TokenData::num_steps(std::int64_t batch_size, const StepsDone& done) const {
+  if (impl_->end == 0) return 0;
+  const std::int64_t left = std::max<std::int64_t>(0, impl_->end - done.position.sequence);
+  return done.steps + (left + batch_size - 1) / batch_size;
+}
+DataPosition TokenData::position_of(std::int64_t step, std::int64_t batch_size,
+                                    const StepsDone& done) const {
+  const DataPosition position = position_of_step(step, batch_size, done);
+  return {std::min(position.sequence, std::max(impl_->counted_end(), done.position.sequence))};
 }
 std::int64_t TokenData::num_bytes() const {
   std::uint64_t bytes = 0;

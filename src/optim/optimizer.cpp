@@ -33,6 +33,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
     case OptimizerKind::kAdamW:
       return make_adamw(options, std::move(parameters));
     case OptimizerKind::kSgd:
+    case OptimizerKind::kSgdMomentum:
       return make_sgd(options, std::move(parameters));
   }
   throw Error(ErrorKind::kInternal, {.what = "the kind of the optimizer is unknown"});
@@ -109,6 +110,7 @@ void update_by_blocks(const std::vector<at::Tensor>& tensors,
 std::vector<StateKind> state_kinds(OptimizerKind kind, const at::Tensor& parameter) {
   if (kind == OptimizerKind::kSgd) return {};
   const at::ScalarType type = state_type(parameter);
+  if (kind == OptimizerKind::kSgdMomentum) return {{"momentum_buffer", true, type}};
   return {{"exp_avg", true, type}, {"exp_avg_sq", true, type}, {"step", false, at::kFloat}};
 }
 

@@ -45,8 +45,8 @@ class Optimizer {
 };
 
 // AdamW (Loshchilov and Hutter, arXiv 1711.05101) has decoupled weight decay and bias correction,
-// as torch.optim.AdamW. SGD has no momentum and adds weight decay to the gradient, as
-// torch.optim.SGD. Weight decay skips names that match options.no_decay.
+// as torch.optim.AdamW. SGD adds weight decay to the gradient, as torch.optim.SGD. Weight decay
+// skips names that match options.no_decay, which must not have kNormsAndBiases.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<OptimizedParameter> parameters);
 

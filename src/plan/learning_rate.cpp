@@ -6,9 +6,15 @@
 
 namespace sluice {
 
+std::int64_t warmup_steps_of(std::int64_t num_steps, const LearningRateOptions& options) {
+  if (options.warmup_ratio == 0) return options.warmup_steps;
+  return static_cast<std::int64_t>(
+      std::ceil(static_cast<double>(num_steps) * options.warmup_ratio));
+}
+
 double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
                      const LearningRateOptions& options) {
-  const auto warmup = options.warmup_steps;
+  const std::int64_t warmup = warmup_steps_of(num_steps, options);
   if (step <= warmup) return base * static_cast<double>(step) / static_cast<double>(warmup);
 
   const double progress =

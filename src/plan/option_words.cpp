@@ -4,7 +4,8 @@ namespace sluice::detail {
 
 const Words<OptimizerKind>& words_of(OptimizerKind) {
   static const Words<OptimizerKind> table = {{"AdamW", OptimizerKind::kAdamW},
-                                             {"SGD", OptimizerKind::kSgd}};
+                                             {"SGD", OptimizerKind::kSgd},
+                                             {"SGD with momentum", OptimizerKind::kSgdMomentum}};
   return table;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/format.h"
 #include "base/name_pattern.h"
 #include "base/text.h"
 #include "plan/operator_costs.h"
@@ -116,13 +117,27 @@ void require_matches(const char* option, const std::vector<std::string>& pattern
 
 }  // namespace
 
-void require_no_decay(const ModelSpec& model, const std::vector<std::string>& patterns) {
-  std::vector<std::string> names;
+std::vector<std::string> no_decay_patterns(const ModelSpec& model,
+                                           const std::vector<std::string>& patterns) {
+  std::vector<std::string> names, expanded = patterns;
+  const bool has_word = std::erase(expanded, kNormsAndBiases) > 0;
   for (const LayerInfo& layer : model.layers) {
-    if (model.family.empty() && !layer.parameters_known) return;
-    for (const ParameterSpec& parameter : layer.parameters) names.push_back(parameter.name);
+    if (model.family.empty() && !layer.parameters_known) {
+      if (!has_word) return patterns;
+      throw Error(ErrorKind::kUsage,
+                  {.what = formatted("`no_decay`: '{}' needs the parameters' shapes, which the "
+                                     "plan does not know",
+                                     kNormsAndBiases),
+                   .where = "`no_decay`",
+                   .remedy = "give name patterns such as \"*.bias\""});
+    }
+    for (const ParameterSpec& parameter : layer.parameters) {
+      names.push_back(parameter.name);
+      if (has_word && parameter.shape.size() <= 1) expanded.push_back(parameter.name);
+    }
   }
-  require_matches("`no_decay`", patterns, names);
+  require_matches("`no_decay`", expanded, names);
+  return expanded;
 }
 
 void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares) {

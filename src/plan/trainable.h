@@ -13,8 +13,10 @@ namespace sluice::detail {
 // costs. Throws Error(kUsage) if `patterns` is empty or one matches nothing.
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Throws Error(kUsage) if a pattern matches no known parameter.
-void require_no_decay(const ModelSpec& model, const std::vector<std::string>& patterns);
+// Replaces kNormsAndBiases by the names of all parameters with at most one dimension. Throws
+// Error(kUsage) if a pattern matches no known parameter, or the names are not known.
+std::vector<std::string> no_decay_patterns(const ModelSpec& model,
+                                           const std::vector<std::string>& patterns);
 
 // Freezes the layers whose names match, even if their parameters are not known yet. Throws
 // Error(kUsage) if a pattern matches nothing.

@@ -38,7 +38,8 @@ std::vector<std::pair<std::string, std::string>> texts_of(const OptimizerOptions
           {"eps", shortest(options.eps)},
           {"weight_decay", shortest(options.weight_decay)},
           {"no_decay", "'" + join(options.no_decay, "', '") + "'"},
-          {"max_norm", shortest(options.max_norm)}};
+          {"max_norm", shortest(options.max_norm)},
+          {"momentum", shortest(options.momentum)}};
 }
 
 void require_matching(const Group& world, const OptimizerOptions& options) {
@@ -74,11 +75,12 @@ struct Trainer::Impl {
   ~Impl() { pipeline.rank.set_update(nullptr); }
 };
 
-Trainer::Trainer(Pipeline& pipeline, const OptimizerOptions& options) {
+Trainer::Trainer(Pipeline& pipeline, const OptimizerOptions& given) {
+  OptimizerOptions options = given;
   pipeline.impl_->abort_on_error("Trainer", [&] {
     require_free(pipeline.impl_->rank);
-    detail::require_no_decay(pipeline.impl_->rank.plan().model, options.no_decay);
-    require_matching(pipeline.impl_->world, options);
+    require_matching(pipeline.impl_->world, given);
+    options.no_decay = detail::no_decay_patterns(pipeline.impl_->rank.plan().model, given.no_decay);
   });
   impl_ = std::make_unique<Impl>(*pipeline.impl_, options);
 }

@@ -32,7 +32,7 @@ std::string kind_that_keeps(const std::string& name) {
 TrainersUpdate::TrainersUpdate(const OptimizerOptions& options, RankModel& rank)
     : rank_(rank),
       norms_(rank.parameters, rank.shards_state ? &rank.owners : nullptr, rank.groups, rank.mesh),
-      kind_(options.kind),
+      kind_(kind_of_state(options)),
       update_(options, rank),
       lr_(options.lr) {}
 

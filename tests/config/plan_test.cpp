@@ -6,9 +6,12 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
+#include "base/name_pattern.h"
 #include "plan/predict/layer_times.h"
+#include "plan/trainable.h"
 #include "support/temp_directory.h"
 
 namespace sluice {
@@ -328,13 +331,28 @@ TEST_F(PlanTest, RefusesPatternsWithoutDecayThatMatchNothing) {
   EXPECT_NO_THROW(plan_of_config(config({{"optimizer.no_decay", "[\"*norm*\"]"}})));
 }
 
-// These are the patterns in the reference.
-TEST_F(PlanTest, TakesTheDocumentedPatternsWithoutDecay) {
-  const std::string llama = "[\"*norm*\"]", gpt2 = "[\"*.ln_*\", \"*.bias\"]";
-  EXPECT_NE(config_reference().find("`" + llama + "` in a Llama, `" + gpt2 + "` in a GPT-2"),
-            std::string::npos);
-  EXPECT_NO_THROW(plan_of_config(config({{"optimizer.no_decay", llama}})));
-  EXPECT_NO_THROW(plan_of_config(config({{"optimizer.no_decay", gpt2}}, "gpt2")));
+TEST_F(PlanTest, OneWordExcludesNormsAndBiasesFromWeightDecay) {
+  const std::map<std::string, std::vector<std::string>> patterns = {{"llama_untied", {"*norm*"}},
+                                                                    {"gpt2", {"*.ln_*", "*.bias"}}};
+  for (const auto& [name, own] : patterns) {
+    const RunConfig run = config({{"optimizer.no_decay", "norms-and-biases"}}, name);
+    EXPECT_NO_THROW(plan_of_config(run)) << name;
+    EXPECT_NE(show_config(run).find("optimizer.no_decay = \"norms-and-biases\" "),
+              std::string::npos);
+    const ModelSpec model = model_of_config(run);
+    std::set<std::string> expected;
+    for (const LayerInfo& layer : model.layers) {
+      for (const ParameterSpec& parameter : layer.parameters)
+        if (matches_any(own, parameter.name)) expected.insert(parameter.name);
+    }
+    const auto found = detail::no_decay_patterns(model, run.optimizer.no_decay);
+    EXPECT_EQ(std::set<std::string>(found.begin(), found.end()), expected) << name;
+    EXPECT_FALSE(found.empty());
+  }
+  const ModelSpec model = model_of_config(config());
+  const auto more = detail::no_decay_patterns(model, {"model.embed*", kNormsAndBiases});
+  EXPECT_EQ(more.front(), "model.embed*");
+  EXPECT_EQ(more.size(), 1u + 2 * 4 + 1);
 }
 
 TEST_F(PlanTest, AllLinearSelectsEveryLinearLayerExceptHead) {
@@ -353,10 +371,25 @@ TEST_F(PlanTest, AllLinearSelectsEveryLinearLayerExceptHead) {
   EXPECT_LT(all.size(), trained(R"(["*"])").size());
 }
 
+TEST_F(PlanTest, MomentumTakesHalfOfTheStateOfAdamW) {
+  const auto state_bytes = [&](const Overrides& overrides) {
+    std::int64_t bytes = 0;
+    for (const RankPrediction& rank : plan_of_config(config(overrides)).ranks)
+      bytes += rank.memory.optimizer_bytes;
+    return bytes;
+  };
+  const std::int64_t momentum =
+      state_bytes({{"optimizer.name", "SGD"}, {"optimizer.momentum", "0.9"}});
+  EXPECT_GT(momentum, 0);
+  EXPECT_EQ(state_bytes({}), 2 * momentum);
+  EXPECT_EQ(state_bytes({{"optimizer.name", "SGD"}}), 0);
+}
+
 TEST_F(PlanTest, WarnsOfSettingsWithoutEffect) {
   const std::vector<std::array<std::string, 4>> idle = {
       {"lr_scheduler.min_lr_factor", "0.1", "lr_scheduler.decay = \"constant\"", ""},
       {"optimizer.betas", "[0.8, 0.9]", "optimizer.name = \"SGD\"", "optimizer.name=SGD"},
+      {"optimizer.momentum", "0.9", "optimizer.name = \"AdamW\"", ""},
       {"optimizer.no_decay", "[\"*norm*\"]", "optimizer.weight_decay = 0",
        "optimizer.weight_decay=0"},
       {"parallelism.zero1", "true", "parallelism.data_parallel_degree = 1", ""},

@@ -131,7 +131,7 @@ TEST_F(RunConfigTest, ARunIsResumedByAWordAStepOrAPath) {
   const RunConfig rest = load(
       "[checkpoint]\ninterval = 10\nkeep_latest_k = 1\nkeep_every = 100\nasync = false\n"
       "commit = \"marker\"\non_save_error = \"continue\"\nallow = [\"data\", \"model\"]\n");
-  EXPECT_EQ(rest.checkpoint.interval, 10);
+  EXPECT_EQ(rest.checkpoint.interval.steps, 10);
   EXPECT_EQ(rest.checkpoint.keep_latest_k, 1);
   EXPECT_EQ(rest.checkpoint.keep_every, 100);
   EXPECT_FALSE(rest.checkpoint.async);

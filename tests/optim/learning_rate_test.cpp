@@ -41,6 +41,17 @@ TEST(LearningRateTest, DecaysAlongACosineToTheSmallestFactorAtTheLastStep) {
   EXPECT_NEAR(learning_rate(8, 8, 1.0, options), 0.2, 1e-15);
 }
 
+TEST(LearningRateTest, AWarmUpMayBeAShareOfTheStepsRoundedUp) {
+  auto options = schedule(0, Decay::kLinear, 0.0);
+  options.warmup_ratio = 0.25;
+  for (std::int64_t step = 1; step <= 10; ++step) {
+    EXPECT_EQ(learning_rate(step, 10, 1.0, options),
+              learning_rate(step, 10, 1.0, schedule(3, Decay::kLinear, 0.0)));
+  }
+  options.warmup_ratio = 1.0;
+  EXPECT_DOUBLE_EQ(learning_rate(10, 10, 2.0, options), 2.0);
+}
+
 TEST(LearningRateTest, AllStepsMayBeWarmup) {
   EXPECT_DOUBLE_EQ(learning_rate(5, 5, 2.0, schedule(5, Decay::kLinear, 0.0)), 2.0);
   EXPECT_DOUBLE_EQ(learning_rate(5, 5, 2.0, schedule(10, Decay::kLinear, 0.0)), 1.0);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <torch/optim/sgd.h>
 
 #include <fstream>
 #include <map>
@@ -38,6 +39,16 @@ OptimizerOptions options_of(const nlohmann::json& test) {
   options.betas = test["options"].value("betas", options.betas);
   options.eps = test["options"].value("eps", options.eps);
   options.no_decay = {"*.bias"};
+  return options;
+}
+
+constexpr OptimizerKind kAllKinds[] = {OptimizerKind::kAdamW, OptimizerKind::kSgd,
+                                       OptimizerKind::kSgdMomentum};
+
+OptimizerOptions options_of_kind(OptimizerKind kind) {
+  OptimizerOptions options;
+  options.kind = kind == OptimizerKind::kAdamW ? kind : OptimizerKind::kSgd;
+  if (kind == OptimizerKind::kSgdMomentum) options.momentum = 0.9;
   return options;
 }
 
@@ -78,11 +89,34 @@ TEST(OptimizerTest, UpdatesAsTorchOptimDoes) {
   }
 }
 
+TEST(OptimizerTest, SgdWithMomentumUpdatesAsTorchOptimDoes) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    OptimizerOptions options = options_of_kind(OptimizerKind::kSgdMomentum);
+    options.weight_decay = 0.1;
+    const at::Tensor start = at::linspace(-1, 1, 1001).to(type);
+    std::vector<OptimizedParameter> own = {{"w", start.clone().requires_grad_()}};
+    at::Tensor theirs = start.clone().requires_grad_();
+    const auto optimizer = make_optimizer(options, own);
+    torch::optim::SGD reference({theirs},
+                                torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.1));
+    for (int step = 1; step <= 4; ++step) {
+      const at::Tensor gradient = at::sin(start * step);
+      own[0].value.mutable_grad() = gradient.clone();
+      theirs.mutable_grad() = gradient.clone();
+      optimizer->step(0.05);
+      reference.step();
+    }
+    EXPECT_LT((own[0].value - theirs).abs().max().item<double>(), 1e-6);
+    ASSERT_EQ(optimizer->state().size(), 1u);
+    EXPECT_EQ(optimizer->state()[0].first, "momentum_buffer/w");
+    EXPECT_EQ(optimizer->state_bytes(), 1001 * start.element_size());
+  }
+}
+
 TEST(OptimizerTest, HalfPrecisionParametersAreUpdatedInFloat32FromFloat32Gradients) {
-  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+  for (const OptimizerKind kind : kAllKinds) {
     for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-      OptimizerOptions options;
-      options.kind = kind;
+      const OptimizerOptions options = options_of_kind(kind);
       const at::Tensor start = at::linspace(-1, 1, 64).to(type);
       const at::Tensor gradient = at::linspace(0.3, -0.2, 64);
       std::vector<OptimizedParameter> half = {{"w", start.clone().requires_grad_()}};
@@ -106,9 +140,8 @@ TEST(OptimizerTest, HalfPrecisionParametersAreUpdatedInFloat32FromFloat32Gradien
 
 TEST(OptimizerTest, AnUpdateDoesNotDependOnTheOtherParametersOrAlignmentOrThreads) {
   const int threads_before = at::get_num_threads();
-  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
-    OptimizerOptions options;
-    options.kind = kind;
+  for (const OptimizerKind kind : kAllKinds) {
+    OptimizerOptions options = options_of_kind(kind);
     const std::int64_t size = 70'001;  // not a multiple of any vector length
     const at::Tensor value = at::sin(at::arange(size, at::kFloat));
     const at::Tensor gradient = at::cos(at::arange(size, at::kFloat) * 3);
@@ -139,8 +172,7 @@ TEST(OptimizerTest, AnUpdateDoesNotDependOnTheOtherParametersOrAlignmentOrThread
 std::vector<at::Tensor> update_in_parts(OptimizerKind kind, at::ScalarType type, std::int64_t numel,
                                         const std::vector<std::int64_t>& ends, int threads) {
   at::set_num_threads(threads);
-  OptimizerOptions options;
-  options.kind = kind;
+  OptimizerOptions options = options_of_kind(kind);
   options.weight_decay = 0.1;
   const at::Tensor whole = at::sin(at::arange(numel, at::kFloat) * 0.37).to(type);
   const at::Tensor gradient = at::cos(at::arange(numel, at::kFloat) * 1.3);
@@ -167,7 +199,7 @@ std::vector<at::Tensor> update_in_parts(OptimizerKind kind, at::ScalarType type,
 
 TEST(OptimizerTest, AnUpdateOfBlocksHasTheBitsOfAnUpdateOfTheWholeWithAnyNumberOfThreads) {
   const std::int64_t numel = 7 * kGradientBlock + 1237;
-  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+  for (const OptimizerKind kind : kAllKinds) {
     for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
       const std::vector<at::Tensor> whole = update_in_parts(kind, type, numel, {numel}, 1);
       for (const int threads : {1, 3}) {
@@ -188,9 +220,8 @@ TEST(OptimizerTest, AnUpdateOfBlocksHasTheBitsOfAnUpdateOfTheWholeWithAnyNumberO
 }
 
 TEST(OptimizerTest, AGradientOfAnotherMemoryLayoutIsTakenByIndex) {
-  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
-    OptimizerOptions options;
-    options.kind = kind;
+  for (const OptimizerKind kind : kAllKinds) {
+    OptimizerOptions options = options_of_kind(kind);
     const at::Tensor gradient = at::arange(12, at::kFloat).reshape({3, 4});
     std::vector<OptimizedParameter> plain = {{"w", at::ones({3, 4}).requires_grad_()}};
     std::vector<OptimizedParameter> turned = {{"w", at::ones({3, 4}).requires_grad_()}};

@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/system_text.h"
 #include "base/text.h"
+#include "plan/optimizer_state.h"
 #include "plan/option_words.h"
 #include "plan/predict/activation_memory.h"
 #include "plan/predict/memory.h"
@@ -22,7 +23,7 @@ constexpr std::size_t kMaxCpuInfo = std::size_t{16} << 20;
 
 double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
   constexpr double kFloat32 = 4;
-  const double moments = optimizer == OptimizerKind::kAdamW ? 2 : 0;
+  const double moments = detail::moments_of(optimizer);
   double bytes = 0;
   for (const ParameterSpec& parameter : layer.parameters) {
     const auto count = static_cast<double>(parameter.numel());

@@ -7,6 +7,7 @@
 
 #include "base/saturate.h"
 #include "plan/operator_costs.h"
+#include "plan/optimizer_state.h"
 #include "plan/predict/activation_memory.h"
 #include "plan/predict/layer_times.h"
 #include "plan/predict/replica_memory.h"
@@ -26,16 +27,6 @@ namespace {
 
 // Gradient sums and optimizer state are float32 for every parameter dtype.
 constexpr std::int64_t kFloat32 = 4;
-
-int moments_of(OptimizerKind optimizer) {
-  switch (optimizer) {
-    case OptimizerKind::kAdamW:
-      return 2;
-    case OptimizerKind::kSgd:
-      return 0;
-  }
-  return 0;
-}
 
 // Each use of a tied parameter has a separate gradient, and so has each tensor-parallel slice of a
 // rank where slices share a weight.
