@@ -2,7 +2,7 @@
 //
 // The grid is pp x dp_replicate x dp_shard x cp x tp. Ranks are numbered in a given order of the
 // axes, the last one fastest. For experts, ep_shard x ep covers the ranks of dp_replicate x
-// dp_shard x cp, ep fastest.
+// dp_shard x cp x tp, ep fastest.
 #pragma once
 
 #include <array>
@@ -94,7 +94,7 @@ class Mesh {
 
   Mesh() = default;
   // Throws Error(kUsage) for a size below 1, over 2^31-1 ranks, an `order` that lacks an axis, or
-  // an ep that does not divide dp_replicate x dp_shard x cp.
+  // an ep that does not divide dp_replicate x dp_shard x cp x tp.
   explicit Mesh(const MeshSizes& sizes, const Order& order = kDefaultOrder);
 
   int num_ranks() const;
@@ -106,7 +106,7 @@ class Mesh {
   // True if the rank's coordinates along all these axes are 0.
   bool is_first(int rank, AxisSet axes) const;
   // Returns `rank` and the ranks that differ from it only along this axis, by coordinate. Along ep,
-  // ep_shard is fixed, but the coordinates of dp and cp vary.
+  // ep_shard is fixed, but the coordinates of dp, cp and tp vary.
   std::vector<int> group(int rank, Axis axis) const;
 
   friend bool operator==(const Mesh&, const Mesh&) = default;
