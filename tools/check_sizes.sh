@@ -15,7 +15,7 @@ limit() {
   fi
 }
 limit sluice_plan 30300 src/base src/plan src/kind src/job src/report
-limit sluice_models_plan 28300 src/family src/archive src/data
+limit sluice_models_plan 32700 src/family src/archive src/data
 limit sluice 31500 src/device src/nccl src/layer src/io src/comm src/parallel src/engine src/optim src/checkpoint src/train
 limit sluice_models 11800 src/ops src/graph src/model
 limit programs 20000 src/config src/launch src/command apps

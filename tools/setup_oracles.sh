@@ -7,6 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 list=tools/oracles.txt
+templates=tools/oracle_templates.txt
 venv=.oracles
 stamp=$venv/setup.stamp
 torch_release=$(sed -n 's/^torch_release=//p' tools/setup.sh)
@@ -24,7 +25,7 @@ if found.version.split("+")[0] == sys.argv[1]:
 PYTHON
 }
 
-fingerprint() { cat "$list" tools/setup_oracles.sh tools/setup.sh | cksum; }
+fingerprint() { cat "$list" "$templates" tools/setup_oracles.sh tools/setup.sh | cksum; }
 
 is_ready() {
   [ -x $venv/bin/python ] && [ -f $stamp ] && [ "$(head -1 $stamp)" = "$(fingerprint)" ] &&
@@ -57,6 +58,7 @@ main() {
   fi
   say "installing $(grep -c == $list) packages into $venv"
   $pip -r $list >&2 || die "the packages of $list could not be installed (above); the oracle tests are skipped without them"
+  $pip --no-deps -r $templates >&2 || die "the packages of $templates could not be installed (above)"
   $venv/bin/python -c 'import peft, sentencepiece, tokenizers, torch, transformers' >&2 ||
     die "what was installed into $venv cannot be imported (above)"
   { fingerprint; printf '%s\n' "$folder"; } >$stamp

@@ -16,7 +16,8 @@ function(sluice_fuzzer target source)
   add_dependencies(fuzzers ${target})
 endfunction()
 foreach(fuzz fuzz/schedule_csv fuzz/model_config fuzz/costs fuzz/layout fuzz/event_file fuzz/adapter_config fuzz/tokenizer_json fuzz/tokenizer_encode fuzz/tokenizer_files
-        archive/fuzz/graph_json archive/fuzz/zip_file io/fuzz/safetensors data/fuzz/jsonl_row data/fuzz/row_tokens data/fuzz/token_file)
+        archive/fuzz/graph_json archive/fuzz/zip_file io/fuzz/safetensors data/fuzz/jsonl_row data/fuzz/row_tokens data/fuzz/token_file
+        data/fuzz/chat_program)
   get_filename_component(name ${fuzz} NAME)
   sluice_fuzzer(${name}_fuzz ${fuzz}_fuzz.cpp)
 endforeach()

@@ -6,6 +6,7 @@
 
 extern "C" int fuzz_adapter_config(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_model_config(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_chat_program(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_jsonl_row(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_layout(const std::uint8_t* data, std::size_t size);
@@ -38,6 +39,10 @@ TEST(FuzzCorpusTest, ReplaysTheLayoutsFoundSoFar) { replay("layout", fuzz_layout
 TEST(FuzzCorpusTest, ReplaysTheRowsFoundSoFar) {
   replay("jsonl_row", fuzz_jsonl_row);
   replay("row_tokens", fuzz_row_tokens);
+}
+
+TEST(FuzzCorpusTest, ReplaysTheChatTemplatesFoundSoFar) {
+  replay("chat_program", fuzz_chat_program);
 }
 
 TEST(FuzzCorpusTest, ReplaysTheTokenFilesFoundSoFar) { replay("token_file", fuzz_token_file); }
