@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "base/content_hash.h"
@@ -11,6 +12,9 @@
 #include "base/format.h"
 #include "base/strict_json.h"
 #include "data/data_words.h"
+#include "data/template/chat_messages.h"
+#include "data/template/chat_program.h"
+#include "sluice/error.h"
 
 namespace sluice::data {
 namespace {
@@ -68,6 +72,62 @@ FoundTemplate find_template(const std::string& folder) {
   }
   const std::string further = folder + "/additional_chat_templates";
   return is_there(further) ? FoundTemplate{further, " "} : FoundTemplate{};
+}
+
+// Conversations in which templates differ: with and without a system message, with white space
+// around texts, with thinking, with other roles.
+const std::vector<std::vector<Message>>& compared_conversations() {
+  const Message system{"system", "S"}, user{"user", " a \n"}, answer{"assistant", "b"};
+  const Message thinking{"assistant", "<think>\nt\n</think>\n\n b \n"}, empty{"assistant", ""};
+  static const std::vector<std::vector<Message>> all = {
+      {user, answer},
+      {system, user, thinking},
+      {system, user, thinking, user, empty, user},
+      {user, empty, user, thinking, user, answer},
+      {user, answer, {"tool", "7"}, {"tool", "8"}, answer},
+      {{"developer", "D"}, user, system, answer}};
+  return all;
+}
+
+// std::nullopt for an error.
+template <typename Write>
+std::optional<std::string> text_of(Write&& write) {
+  try {
+    return write();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::string written(const jinja::ChatProgram& program, const std::vector<Message>& messages,
+                    const TextTokens& tokens) {
+  Json list = Json::array();
+  for (const Message& message : messages)
+    list.push_back({{"role", message.role}, {"content", message.content}});
+  Json variables{{"tools", nullptr}, {"documents", nullptr}, {"add_generation_prompt", false}};
+  if (!tokens.begin_token().empty()) variables.add("bos_token", tokens.begin_token());
+  if (!tokens.end_token().empty()) variables.add("eos_token", tokens.end_token());
+  variables.add("messages", jinja::chat_messages(list));
+  return program.render(variables).text;
+}
+
+bool writes_the_same(const FoundTemplate& found, const TextTokens& tokens, const ChatFormat& chat) {
+  try {
+    const jinja::ChatProgram program(found.text, found.file);
+    if (program.reads_clock()) return false;
+    for (const std::vector<Message>& messages : compared_conversations()) {
+      const auto by_template = text_of([&] { return written(program, messages, tokens); });
+      const auto by_format = text_of([&] {
+        std::string text;
+        for (const Turn& turn : chat.turns(messages, false)) text += turn.text;
+        return text;
+      });
+      if (by_template != by_format) return false;
+    }
+    return true;
+  } catch (const Error&) {
+    return false;  // the template uses more than ChatProgram supports
+  }
 }
 
 bool is_word(char c) {
@@ -131,18 +191,18 @@ std::string with_usual_variable(const std::string& plain) {
   return renamed;
 }
 
-std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate taken,
-                                 bool marks_are_tokens) {
-  if (tokenizer_file.empty()) return {};
-  const FoundTemplate found = find_template(parent_directory(tokenizer_file));
+std::string own_template_warning(const TextTokens& tokens, const ChatFormat& chat) {
+  if (tokens.file().empty()) return {};
+  const ChatTemplate taken = chat.format();
+  const FoundTemplate found = find_template(parent_directory(tokens.file()));
   if (found.text.empty()) return {};
   const std::string hash = content_hash(with_usual_variable(plain_template(found.text)));
   const bool is_known =
       std::any_of(kKnownTemplates.begin(), kKnownTemplates.end(), [&](const KnownTemplate& known) {
         return known.format == taken && known.hash == hash &&
-               !(taken == ChatTemplate::kMistral && marks_are_tokens);
+               !(taken == ChatTemplate::kMistral && chat.marks_are_tokens());
       });
-  if (is_known) return {};
+  if (is_known || writes_the_same(found, tokens, chat)) return {};
   return formatted(
       "{} has its own chat template, which is not used: conversations are written as "
       "`data.chat_template` = \"{}\", and may differ from those of transformers",

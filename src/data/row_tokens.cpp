@@ -458,8 +458,7 @@ const ChatFormat& RowTokens::chat() const {
     if (options_.chat_template == ChatTemplate::kAuto)
       options_.tokens->note("data.chat_template",
                             detail::word_of(detail::words_of(chat_->format()), chat_->format()));
-    options_.tokens->warn(
-        own_template_warning(options_.tokens->file(), chat_->format(), chat_->marks_are_tokens()));
+    options_.tokens->warn(own_template_warning(*options_.tokens, *chat_));
   }
   return *chat_;
 }

@@ -79,6 +79,20 @@ TEST_F(OwnChatTemplateTest, ChatmlByAnotherVariableOrWithoutAPromptIsTheSame) {
   expect_warned_of("chat_template.jinja");
 }
 
+TEST_F(OwnChatTemplateTest, ATemplateThatWritesTheSameInOtherWordsIsNoWarning) {
+  const std::string begin =
+      "{%- for turn in messages %}\n    {{- '<|im_start|>' ~ turn.role ~ '\n' }}\n";
+  const std::string end = "    {{- '<|im_end|>\n' }}\n{%- endfor %}";
+  write("chat_template.jinja", begin + "    {{- turn.content }}\n" + end);
+  EXPECT_TRUE(warnings("chat.jsonl").empty());
+  write("chat_template.jinja", begin + "    {{- turn.content | trim }}\n" + end);
+  expect_warned_of("chat_template.jinja");
+  write("chat_template.jinja", begin + "    {{- turn.content.split('</think>')[-1] }}\n" + end);
+  expect_warned_of("chat_template.jinja");
+  write("chat_template.jinja", begin + "    {{- turn.content | wordcount }}\n" + end);
+  expect_warned_of("chat_template.jinja");
+}
+
 TEST_F(OwnChatTemplateTest, AnotherTemplateIsAWarningOfTheFileAndTheKey) {
   write_config(std::string("\"") + kOther + "\"");
   expect_warned_of("tokenizer_config.json");
