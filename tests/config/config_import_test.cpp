@@ -175,6 +175,7 @@ TEST_F(ConfigImportTest, TranslatesAxolotl) {
       {"optimizer.weight_decay", "0.01"},
       {"lr_scheduler.decay", "\"cosine\""},
       {"lr_scheduler.warmup_steps", "10"},
+      {"parallelism.pipeline_parallel_degree", "1"},
       {"checkpoint.interval", "100"},
       {"checkpoint.folder", "\"./out/checkpoint\""}};
   for (const auto& [key, value] : expected) {

@@ -179,6 +179,8 @@ void finish_run(ConfigImport& import) {
                    "rows of a microbatch x gradient_accumulation_steps");
   if (!import.value_of(kStepsKey) && !import.value_of(kEpochsKey))
     import.prepare("set training.steps; an epoch is rows / training.local_batch_size steps");
+  if (!import.value_of("parallelism.pipeline_parallel_degree"))
+    import.set_own("parallelism.pipeline_parallel_degree", Json(1), "more divides the layers");
   const Json* decay = import.value_of("optimizer.weight_decay");
   const bool decays = decay && is_true(*decay) && !import.trainer().is("torchtune");
   if (decays && !import.value_of("lora.rank") && ConfigImport::takes_text("optimizer.no_decay"))
