@@ -24,14 +24,17 @@ namespace {
 struct PlanArguments {
   std::string file;
   bool json = false, compare = false, critical_path = false;
-  std::optional<std::string> draw, layout, emit, out;
+  std::optional<std::string> draw, layout, emit, out, layer_costs;
   std::string device_memory, flops, bandwidth;
 };
 
 RunConfig config_of(const PlanArguments& arguments, Overrides overrides) {
   if (!arguments.device_memory.empty())
     overrides.emplace_back("parallelism.device_memory", arguments.device_memory);
+  if (arguments.layer_costs)
+    overrides.emplace_back("parallelism.costs", Json(*arguments.layer_costs).dump());
   RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
+  config.plans_only = true;
   if (arguments.layout) {
     const ModelSpec model = model_of_config(config);
     const ModuleNames modules =
@@ -39,6 +42,7 @@ RunConfig config_of(const PlanArguments& arguments, Overrides overrides) {
     overrides.emplace_back("parallelism.partition_convention", "sluice");
     overrides.emplace_back("parallelism.module_fqns_per_model_part", Json(modules).dump());
     config = load_run_config(arguments.file, overrides, sluice_environment());
+    config.plans_only = true;
   }
   if (arguments.flops.empty()) return config;
   config.speed = {.flops = number_above_0("--flops", arguments.flops, "400e12")};
@@ -113,6 +117,7 @@ Command plan_command(const Overrides& overrides) {
                   {"--draw", &a->draw,
                    "write a picture of the step to this file: .svg, .html, or .json for Perfetto"},
                   {"--critical-path", &a->critical_path, "with --draw: outline the critical path"},
+                  {"--layer-costs", &a->layer_costs, kLayerCostsHelp},
                   {"--layout", &a->layout, kLayoutHelp},
                   {"--emit", &a->emit, emit_help()},
                   {"--out", &a->out, "with --emit: write the schedule's CSV to this file"},

@@ -34,7 +34,8 @@ namespace {
 
 struct ScheduleArguments {
   std::string name, csv;
-  std::optional<std::string> stage_to_rank, costs, out, max_memory, draw, transport, layout, emit;
+  std::optional<std::string> stage_to_rank, costs, out, max_memory, draw, transport, layout, emit,
+      layer_costs;
   std::optional<int> num_ranks, stages_per_rank, num_stages, num_microbatches, max_active_stages;
   bool lower = false, shard_parameters = false, reduce_gradients = false, defer_receives = false;
   bool merge_backward = false, forward_only = false;
@@ -256,9 +257,10 @@ int search(const ScheduleArguments& arguments) {
   question.stage_to_rank = arguments.stage_to_rank.value_or("");
   question.layout = arguments.layout.value_or("");
   if (arguments.max_memory) question.max_bytes = bytes_of_max_memory(*arguments.max_memory);
-  const std::string& text = *arguments.costs;
+  const std::string text = arguments.costs.value_or("");
   const bool is_file = !text.empty() && text.find('=') == std::string::npos;
   const SearchResult result = with_flags([&] {
+    if (arguments.layer_costs) return search_with_layer_costs(question, *arguments.layer_costs);
     return is_file ? search_with_file(question, text)
                    : search_with_costs(question, parse_costs(text));
   });
@@ -334,7 +336,8 @@ int run(const ScheduleArguments& arguments) {
 }
 
 std::vector<OptionRule> schedule_rules() {
-  std::vector<OptionRule> rules = {needs("--max-memory", "--search"), needs("--search", "--costs"),
+  std::vector<OptionRule> rules = {needs("--max-memory", "--search"),
+                                   needs("--search", "--costs", "--layer-costs"),
                                    needs("--search", "--pp"), needs("--search", "--microbatches")};
   for (const char* other :
        {"--name", "--csv", "--lower", "--check", "--simulate", "--forward-only", "--draw"}) {
@@ -365,6 +368,11 @@ std::vector<OptionRule> schedule_rules() {
                    "give one of them too"});
   rules.push_back(needs("--critical-path", "--draw"));
   rules.push_back(needs("--layout", "--search"));
+  rules.push_back(needs("--layer-costs", "--search"));
+  rules.push_back({{"--costs", "--layer-costs"},
+                   {},
+                   "--costs and --layer-costs exclude each other",
+                   "give one of them"});
   rules.push_back(needs("--emit", "--search"));
   rules.push_back(needs("--for", "--check", "--draw"));
   rules.push_back(needs("--timeline", "--simulate"));
@@ -418,6 +426,7 @@ Command schedule_command() {
                   {"--search", &a.search,
                    "search the best order under --costs and compare it with the named ones; needs "
                    "--pp and --microbatches"},
+                  {"--layer-costs", &a.layer_costs, kLayerCostsHelp},
                   {"--layout", &a.layout, kLayoutHelp},
                   {"--emit", &a.emit, emit_help()},
                   {"--max-memory", &a.max_memory,

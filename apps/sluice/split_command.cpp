@@ -12,7 +12,9 @@
 #include "command_line.h"
 #include "commands.h"
 #include "emit_option.h"
+#include "plan/partition/cutting.h"
 #include "plan/partition/layout_text.h"
+#include "plan/predict/layer_costs.h"
 #include "plan/schedules/builders.h"
 #include "report/partition_output.h"
 #include "sluice/error.h"
@@ -24,7 +26,8 @@ constexpr int kMaxSize = 1 << 30;
 
 struct SplitArguments {
   std::optional<std::string> model, schedule, round, remainder, split_points, cuts, modules;
-  std::optional<std::string> extra_modules, prefix, lm_head, stage_to_rank, layout, emit;
+  std::optional<std::string> extra_modules, prefix, lm_head, stage_to_rank, layout, emit,
+      layer_costs;
   std::optional<int> layers, pp, stages, layers_per_stage, input_weight, output_weight;
   std::optional<int> microbatch_size, seq_len;
   std::string convention = "sluice";
@@ -158,7 +161,13 @@ std::optional<std::string> note_of(const PartitionOptions& options, const Partit
       schedule.name, partition.num_ranks());
 }
 
-Partition partition_of(const ModelSpec& model, const PartitionOptions& options) {
+bool names_stages(const PartitionOptions& options) {
+  return !options.split_points.empty() || !options.cuts.empty() || !options.modules.empty();
+}
+
+// With costs and without named cuts, makes the slowest rank as fast as possible.
+Partition partition_of(const ModelSpec& model, const PartitionOptions& options,
+                       const std::optional<LayerTimes>& times) {
   const auto flag_of = [&](std::string_view option) -> std::string {
     if (option == "layers_per_stage") return "--layers-per-stage";
     if (option == "partition_convention") return "--convention";
@@ -166,13 +175,34 @@ Partition partition_of(const ModelSpec& model, const PartitionOptions& options) 
     return {};
   };
   try {
-    Partition partition = make_partition(model, options);
+    Partition partition =
+        times && !names_stages(options)
+            ? detail::split_by_costs(model, options, step_times(*times, /*num_microbatches=*/1))
+            : make_partition(model, options);
     for (std::string& note : partition.notes) note = with_names(note, flag_of);
     if (const auto note = note_of(options, partition)) partition.notes.push_back(*note);
     return partition;
   } catch (const Error& error) {
     throw with_names(error, flag_of);
   }
+}
+
+// Seconds that each rank computes for a microbatch.
+std::vector<double> rank_seconds(const LayerTimes& times, const Partition& partition) {
+  std::vector<double> seconds(static_cast<std::size_t>(partition.num_ranks()));
+  for (const StageContent& stage : partition.stages)
+    for (const int i : stage.layers) seconds[stage.rank] += step_time(times.layers[i], 1);
+  return seconds;
+}
+
+std::string seconds_text(const LayerTimes& times, const Partition& partition) {
+  const std::vector<double> seconds = rank_seconds(times, partition);
+  const auto slowest = std::max_element(seconds.begin(), seconds.end());
+  double sum = 0;
+  for (const double each : seconds) sum += each;
+  return formatted("a microbatch takes the slowest rank ({}) {} ms, the mean rank {} ms\n",
+                   slowest - seconds.begin(), fixed(*slowest * 1e3, 3),
+                   fixed(sum * 1e3 / static_cast<double>(seconds.size()), 3));
 }
 
 std::string split_text(const ModelSpec& model, const Partition& partition,
@@ -196,9 +226,21 @@ void set_layout(const std::string& layout, const ModelSpec& model, PartitionOpti
 int run_split(const SplitArguments& arguments) {
   PartitionOptions options = options_of(arguments);
   if (arguments.emit) require_trainer(*arguments.emit);
-  const ModelSpec model = model_of(arguments);
+  ModelSpec model = model_of(arguments);
   if (arguments.layout) set_layout(*arguments.layout, model, options);
-  const Partition partition = partition_of(model, options);
+  std::optional<LayerTimes> times;
+  std::vector<std::string> notes;
+  if (arguments.layer_costs) {
+    CostedModel costed =
+        with_layer_costs(read_layer_costs(*arguments.layer_costs), std::move(model),
+                         {arguments.microbatch_size.value_or(1), arguments.seq_len.value_or(1)},
+                         OptimizerKind::kAdamW);
+    model = std::move(costed.model);
+    times = std::move(costed.times);
+    notes = std::move(costed.notes);
+  }
+  Partition partition = partition_of(model, options, times);
+  partition.notes.insert(partition.notes.end(), notes.begin(), notes.end());
   const std::vector<StageShape> shapes = shapes_of(arguments, model, partition);
   const PeerLayout layout = {.model = model,
                              .partition = partition,
@@ -206,12 +248,15 @@ int run_split(const SplitArguments& arguments) {
                              .microbatch_size = arguments.microbatch_size.value_or(0)};
   if (arguments.json) {
     Json object = partition_json(model, partition, shapes);
+    if (times) object["rank_seconds"] = rank_seconds(*times, partition);
+    if (times) object["notes"] = partition.notes;
     if (arguments.emit) object["emit"] = peer_layout_json(*arguments.emit, layout);
     print_exact(object.dump() + "\n");
   } else if (arguments.emit) {
     print_exact(peer_layout_text(*arguments.emit, layout));
   } else {
-    print(split_text(model, partition, shapes));
+    print(split_text(model, partition, shapes) +
+          (times ? seconds_text(*times, partition) : std::string()));
   }
   return 0;
 }
@@ -238,7 +283,8 @@ Command split_command() {
                   convention,
                   {"--stage-to-rank", &a.stage_to_rank,
                    "loop, v, or the rank of each stage, such as 0,1,1,0"}},
-      .groups = {{"By counts",
+      .groups = {{"By costs", {{"--layer-costs", &a.layer_costs, kLayerCostsHelp}}},
+                 {"By counts",
                   {{"--layers-per-stage", &a.layers_per_stage, "stages = ceil(layers / K)"},
                    {"--round", &a.round, "round the stages up or down to a multiple of the ranks"},
                    {"--input-weight", &a.input_weight,

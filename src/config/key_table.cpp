@@ -441,8 +441,9 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::costs>("parallelism", "costs")
           .decides_the_split()
           .path()
-          .means(
-              "File of `sluice plan --measure`. Empty: costs are measured at the start if needed."),
+          .means("File of `sluice plan --measure`, or of costs measured elsewhere. Empty: measured "
+                 "at the start "
+                 "if needed."),
       device_memory_key()
           .is_option("memory_per_rank")
           .means("Memory limit of a rank, such as `\"80GB\"` or `\"640MiB\"`. Splits and schedules "

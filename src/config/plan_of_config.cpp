@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/cuda_driver.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "base/text.h"
 #include "config/batch_sizes.h"
@@ -24,6 +25,7 @@
 #include "plan/divided_layers.h"
 #include "plan/option_words.h"
 #include "plan/partition/evaluation_partition.h"
+#include "plan/predict/layer_costs.h"
 #include "plan/predict/layer_times.h"
 #include "plan/trainable.h"
 #include "report/candidates_output.h"
@@ -90,6 +92,7 @@ ModelSpec read_model(const RunConfig& config) {
                           .microbatch = {config.training.microbatch_size, config.training.seq_len},
                           .cuts = cuts_of(config),
                           .recomputed = config.training.activation_checkpoint.names,
+                          .plans_only = config.plans_only,
                           .own = detail::own_keys_of(config)};
   if (request.path.empty()) {
     throw Error(ErrorKind::kUsage, {.what = "the configuration names no model",
@@ -216,6 +219,31 @@ std::shared_ptr<const LayerTimes> times_at_speed(const RunConfig& config, const 
       at_speed(counted_times_of(asked), config.speed->flops, config.speed->bandwidth));
 }
 
+// Takes costs of layers from parallelism.costs: measured by sluice, or written elsewhere.
+void set_times_of_file(const RunConfig& config, const MeasuredMachine* measured, Asked& asked) {
+  constexpr std::size_t kMaxCostsBytes = std::size_t{64} << 20;
+  const std::string& file = config.parallelism.costs;
+  const std::string text = read_text_or_pipe(file, kMaxCostsBytes, ErrorKind::kInput);
+  PipelineOptions& options = asked.options;
+  if (is_measured_here(text)) {
+    options.times = std::make_shared<const LayerTimes>(parse_layer_times(text, file));
+    std::string warning = require_times_of_run(config, asked.model, measured, *options.times);
+    if (!warning.empty()) asked.warnings.push_back(std::move(warning));
+    return;
+  }
+  CostedModel costed =
+      with_layer_costs(parse_layer_costs(text, file), std::move(asked.model),
+                       {options.microbatch_size, options.seq_len}, options.optimizer);
+  asked.model = std::move(costed.model);
+  options.times = std::make_shared<const LayerTimes>(std::move(costed.times));
+  asked.notes.insert(asked.notes.end(), costed.notes.begin(), costed.notes.end());
+  if (options.balance == Balance::kEven && !names_cuts(options.partition)) {
+    asked.notes.emplace_back(
+        "the split is by numbers of layers; parallelism.partition = \"measured\" splits by these "
+        "costs");
+  }
+}
+
 void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& asked) {
   PipelineOptions& options = asked.options;
   const std::string& file = config.parallelism.costs;
@@ -224,9 +252,7 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
     times = times_at_speed(config, asked);
     if (options.balance == Balance::kMeasured) options.balance = Balance::kCost;
   } else if (!file.empty()) {
-    times = read_layer_times(file);
-    std::string warning = require_times_of_run(config, asked.model, measured, *times);
-    if (!warning.empty()) asked.warnings.push_back(std::move(warning));
+    set_times_of_file(config, measured, asked);
   } else if (measured && !measured->times.empty()) {
     // The times may come from another process, so do not compare its cores with this machine's.
     times =

@@ -143,6 +143,8 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
 
+  // Whether the model is planned and never made, so that it needs no modules.
+  bool plans_only = false;
   // The machine's speed from `sluice plan --flops`, which does not measure.
   struct Speed {
     double flops = 0;

@@ -29,12 +29,19 @@ class FamilySource : public ModelSource {
   bool is_part_;
 };
 
+class PlannedSource : public ModelSource {
+ public:
+  const ModelKind& kind() const override { return family_kind(); }
+  RowNeeds row_needs() const override { return {.tokens = false}; }
+};
+
 class FamilyKind : public ModelKind {
  public:
   std::string_view key() const override { return ""; }
   std::string_view title() const override { return "a model of a Hugging Face family"; }
   ModelSpec read(const ModelRequest& request) const override {
-    return read_model_spec(request.path, request.precision);
+    return request.plans_only ? read_planned_spec(request.path, request.precision)
+                              : read_model_spec(request.path, request.precision);
   }
 };
 
@@ -43,6 +50,10 @@ class FamilyKind : public ModelKind {
 const ModelKind& family_kind() {
   static const FamilyKind kind;
   return kind;
+}
+
+std::shared_ptr<const ModelSource> planned_source() {
+  return std::make_shared<const PlannedSource>();
 }
 
 std::shared_ptr<const ModelSource> family_source(const ModelSpec& model) {

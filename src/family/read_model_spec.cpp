@@ -11,6 +11,7 @@
 #include "family/family_kind.h"
 #include "family/known_keys.h"
 #include "family/nested.h"
+#include "family/planned.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -47,6 +48,14 @@ double approximate_parameters(const ModelSpec& model) {
   return sum;
 }
 
+void require_possible_size(const ModelSpec& model, const std::string& file_name) {
+  if (approximate_parameters(model) <= detail::kMaxParameters) return;
+  throw Error(ErrorKind::kInput,
+              {.what = "the model has more than 1e15 parameters",
+               .where = file_name,
+               .remedy = "check hidden_size, vocab_size and the number of layers"});
+}
+
 void set_types(ModelSpec& model, const Precision& precision) {
   for (LayerInfo& layer : model.layers) {
     for (ParameterSpec& parameter : layer.parameters) parameter.dtype = precision.parameters;
@@ -69,12 +78,7 @@ ModelSpec spec_of(const detail::ConfigReader& config, const Precision& precision
   set_types(spec, precision);
   spec.family = family.name;
   spec.dtype = read_dtype(config);
-  if (approximate_parameters(spec) > detail::kMaxParameters) {
-    throw Error(ErrorKind::kInput,
-                {.what = "the model has more than 1e15 parameters",
-                 .where = config.file_name(),
-                 .remedy = "check hidden_size, vocab_size and the number of layers"});
-  }
+  require_possible_size(spec, config.file_name());
   return spec;
 }
 
@@ -115,6 +119,32 @@ Json detail::parse_config(const std::string& text, const std::string& file_name)
 
 namespace {
 
+// A model of planned.h.
+ModelSpec planned_spec_of(const Json& document, const std::string& text,
+                          const std::string& file_name, const Precision& precision) {
+  ModelSpec spec = detail::planned_model(document, file_name, precision);
+  set_types(spec, precision);
+  require_possible_size(spec, file_name);
+  spec.config_text = text;
+  spec.source = detail::planned_source();
+  return spec;
+}
+
+// Refuses a model of planned.h by its name.
+void require_modules(const Json& document, const detail::ConfigReader& config) {
+  if (!detail::is_planned_model(document)) return;
+  const std::string remedy =
+      "use sluice plan or split; `sluice graph tool` exports a model of PyTorch that can be "
+      "trained";
+  if (detail::is_layer_list(document))
+    config.fail("layers", "a list of layers can be planned, but not trained", remedy);
+  const Json& type = document.at("model_type");
+  config.fail("model_type",
+              "models of the family '" + (type.is_string() ? type.text() : std::string("?")) +
+                  "' can be planned, but not trained",
+              remedy);
+}
+
 // `directory` may contain the weights, or is "".
 ModelSpec spec_of_part(const Json& document, const std::string& file_name,
                        const std::string& directory, const Precision& precision) {
@@ -131,6 +161,7 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
                            const std::string& directory, const Precision& precision) {
   const Json document = detail::parse_config(config_json, file_name);
   const detail::ConfigReader config(document, file_name);
+  require_modules(document, config);
   if (is_family(document) && config.has("text_config")) {
     config.fail("text_config",
                 "a language model inside another one's configuration is not implemented",
@@ -171,10 +202,19 @@ ModelSpec read_model_spec(const std::string& path, const Precision& precision) {
   return parse_model_spec(read_text(file, kMaxConfigBytes), file, folder_of(path), precision);
 }
 
+ModelSpec detail::read_planned_spec(const std::string& path, const Precision& precision) {
+  const std::string file = config_file(path);
+  const std::string text = read_text(file, kMaxConfigBytes);
+  const Json document = parse_config(text, file);
+  return is_planned_model(document) ? planned_spec_of(document, text, file, precision)
+                                    : sluice::read_model_spec(path, precision);
+}
+
 ModelSpec read_language_model_spec(const std::string& path) {
   const std::string file = config_file(path);
   const std::string text = read_text(file, kMaxConfigBytes);
   const Json document = detail::parse_config(text, file);
+  if (detail::is_planned_model(document)) return planned_spec_of(document, text, file, Precision());
   if (!document.at("text_config").is_object())
     return parse_model_spec(text, file, folder_of(path), Precision());
   ModelSpec spec = is_family(document) ? spec_of(detail::ConfigReader(document, file))

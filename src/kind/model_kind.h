@@ -26,6 +26,7 @@ struct ModelRequest {
   MicrobatchShape microbatch;
   std::vector<std::string> cuts;        // modules between which the model is cut
   std::vector<std::string> recomputed;  // modules and classes to recompute in the backward
+  bool plans_only = false;              // whether models without modules are accepted
   // Texts of ModelKind::own_keys() by key. An empty list: the key is not set.
   std::map<std::string, std::vector<std::string>, std::less<>> own;
 };

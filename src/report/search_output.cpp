@@ -11,6 +11,10 @@ Json answer_json(const ScheduleAnswer& answer) {
   Json object;
   object["name"] = answer.schedule.name;
   object["stage_to_rank"] = answer.schedule.stage_map.ranks();
+  if (answer.partition) {
+    Json& layers = object["layers_per_stage"] = Json::array();
+    for (const StageContent& stage : answer.partition->stages) layers.push_back(stage.num_layers);
+  }
   object["ok"] = answer.refusal.empty();
   object["reason"] = answer.refusal;
   if (answer.report.ok()) {
@@ -50,6 +54,7 @@ Json search_json(const SearchResult& result) {
   object["best_named"] =
       result.best_named ? Json(result.named[*result.best_named].schedule.name) : Json();
   object["max_memory"] = result.max_bytes;
+  if (!result.notes.empty()) object["notes"] = result.notes;
   if (result.found) {
     object["found"] = answer_json(*result.found);
     const StageMap& map = result.found->schedule.stage_map;
@@ -101,7 +106,15 @@ std::string search_text(const SearchResult& result, const GridOptions& options) 
   text += placement_text(result.found->schedule.stage_map, options.width);
   text += table.to_string("  ", options.width);
   text += draw_grid(result.found->simulation, options);
-  return text + verify_text(result.found->report, "instruction");
+  text += verify_text(result.found->report, "instruction");
+  if (result.found->partition) {
+    text += "decoder layers per stage:";
+    for (const StageContent& stage : result.found->partition->stages)
+      text += " " + std::to_string(stage.num_layers);
+    text += "\n";
+  }
+  for (const std::string& note : result.notes) text += wrapped("note: " + note, options.width);
+  return text;
 }
 
 }  // namespace sluice

@@ -532,11 +532,12 @@ TEST_F(CommandLineTest, ConfigCheckReadsNoData) {
 
 TEST_F(CommandLineTest, PointsFromAnUnknownOptionToTheKeys) {
   write_config();
-  expect_error("plan run.toml --frobnicate", 2,
-               "unknown option '--frobnicate'; command 'sluice plan'; one of: --help, --json, "
-               "--compare, --draw, --critical-path, --layout, --emit, --out, --measure, "
-               "--device-memory, --flops, --bandwidth, "
-               "or a key as --section.key VALUE: see 'sluice config reference'");
+  expect_error(
+      "plan run.toml --frobnicate", 2,
+      "unknown option '--frobnicate'; command 'sluice plan'; one of: --help, --json, "
+      "--compare, --draw, --critical-path, --layer-costs, --layout, --emit, --out, --measure, "
+      "--device-memory, --flops, --bandwidth, "
+      "or a key as --section.key VALUE: see 'sluice config reference'");
   EXPECT_NE(run("train --help").out.find("sluice config reference"), std::string::npos);
 }
 

@@ -15,7 +15,7 @@ function(sluice_fuzzer target source)
   target_link_libraries(${target} PRIVATE sluice_models_plan sluice_warnings nlohmann_json::nlohmann_json)
   add_dependencies(fuzzers ${target})
 endfunction()
-foreach(fuzz fuzz/schedule_csv fuzz/model_config fuzz/costs fuzz/layout fuzz/event_file fuzz/adapter_config fuzz/tokenizer_json fuzz/tokenizer_encode fuzz/tokenizer_files
+foreach(fuzz fuzz/schedule_csv fuzz/model_config fuzz/costs fuzz/planned_model fuzz/layer_costs fuzz/layout fuzz/event_file fuzz/adapter_config fuzz/tokenizer_json fuzz/tokenizer_encode fuzz/tokenizer_files
         archive/fuzz/graph_json archive/fuzz/zip_file io/fuzz/safetensors data/fuzz/jsonl_row data/fuzz/row_tokens data/fuzz/token_file
         data/fuzz/chat_program)
   get_filename_component(name ${fuzz} NAME)

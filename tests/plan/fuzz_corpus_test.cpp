@@ -9,7 +9,9 @@ extern "C" int fuzz_model_config(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_chat_program(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_jsonl_row(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_layer_costs(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_layout(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_planned_model(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_row_tokens(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_safetensors(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_schedule_csv(const std::uint8_t* data, std::size_t size);
@@ -34,7 +36,13 @@ TEST(FuzzCorpusTest, ReplaysTheModelConfigurationsFoundSoFar) {
 
 TEST(FuzzCorpusTest, ReplaysTheCostsFoundSoFar) { replay("costs", fuzz_costs); }
 
+TEST(FuzzCorpusTest, ReplaysTheLayerCostsFoundSoFar) { replay("layer_costs", fuzz_layer_costs); }
+
 TEST(FuzzCorpusTest, ReplaysTheLayoutsFoundSoFar) { replay("layout", fuzz_layout); }
+
+TEST(FuzzCorpusTest, ReplaysThePlannedModelsFoundSoFar) {
+  replay("planned_model", fuzz_planned_model);
+}
 
 TEST(FuzzCorpusTest, ReplaysTheRowsFoundSoFar) {
   replay("jsonl_row", fuzz_jsonl_row);

@@ -213,7 +213,7 @@ LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbat
 
 LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpec& share,
                         const TensorParallel& how) {
-  if (how.degree == 1) return times;
+  if (how.degree == 1 || times.elsewhere) return times;
   const MicrobatchShape& shape = times.of.microbatch;
   const double part = 1.0 / how.degree;
   for (std::size_t i = 0; i < times.layers.size(); ++i) {

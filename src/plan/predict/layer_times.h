@@ -40,6 +40,8 @@ struct TimedRun {
 struct LayerTimes {
   std::string unit = "s";  // "s", or "GFLOP" if estimated from FLOPs
   bool counted = false;    // true: estimated from FLOPs; false: measured
+  // Whether a person wrote the times (layer_costs.h). They are then those of one rank's share.
+  bool elsewhere = false;
   std::vector<LayerTime> layers;
   double latency = 0;    // of a message between ranks
   double bandwidth = 0;  // bytes per unit of time; 0: infinite
@@ -59,6 +61,8 @@ std::string cpu_name();
 std::string layer_times_json(const LayerTimes& times);
 LayerTimes parse_layer_times(std::string_view text, const std::string& file_name);
 bool holds_layer_times(std::string_view text);
+// Whether the text is of layer_times_json(), or tries to be.
+bool is_measured_here(std::string_view text);
 
 // Throws Error(kInput) listing the differences if the times belong to another model or run. Returns
 // a warning if only the CPU differs.

@@ -242,4 +242,9 @@ bool holds_layer_times(std::string_view text) {
   return document && (document->contains(kVersionKey) || document->contains("layers"));
 }
 
+bool is_measured_here(std::string_view text) {
+  const std::optional<Json> document = parse_json(text);
+  return document && (document->contains(kVersionKey) || document->contains("of"));
+}
+
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include "plan/partition/cutting.h"
 #include "plan/partition/layout_text.h"
 #include "plan/passes/passes.h"
+#include "plan/predict/layer_costs.h"
 #include "plan/predict/layer_times.h"
 #include "sluice/error.h"
 
@@ -228,6 +229,18 @@ SearchResult search_with_file(const ScheduleQuestion& question, const std::strin
   if (!holds_layer_times(text)) return search_with_costs(question, parse_costs_json(text, path));
   const LayerTimes times = parse_layer_times(text, path);
   return search_with_layers(question, model_of_times(times), times);
+}
+
+SearchResult search_with_layer_costs(const ScheduleQuestion& question, const std::string& path) {
+  const std::string text = read_text_or_pipe(path, kMaxFileBytes, ErrorKind::kInput);
+  if (is_measured_here(text)) {
+    const LayerTimes times = parse_layer_times(text, path);
+    return search_with_layers(question, model_of_times(times), times);
+  }
+  CostedModel costed = model_of_layer_costs(parse_layer_costs(text, path));
+  SearchResult result = search_with_layers(question, costed.model, costed.times);
+  result.notes = std::move(costed.notes);
+  return result;
 }
 
 std::optional<Error> search_shortage(const SearchResult& result) {

@@ -43,6 +43,7 @@ struct SearchResult {
   bool is_better = false;
   std::optional<double> max_bytes;
   ModelSpec model;  // of the costs, if they are those of layers
+  std::vector<std::string> notes;
 };
 
 // Throws Error(kUsage) for an unsuitable stage map or number of stages, or if max_bytes is set but
@@ -51,6 +52,8 @@ SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& co
 // The file has stage costs (read_costs) or layer times (read_layer_times), which are split into
 // stages first.
 SearchResult search_with_file(const ScheduleQuestion& question, const std::string& path);
+// The file has costs of layers, measured by sluice or elsewhere (layer_costs.h).
+SearchResult search_with_layer_costs(const ScheduleQuestion& question, const std::string& path);
 
 // Returns an Error(kMemory) naming the schedule that needs least, if no schedule fits.
 std::optional<Error> search_shortage(const SearchResult& result);
