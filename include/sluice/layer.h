@@ -41,6 +41,8 @@ struct ParameterSlices {
   // Mesh axes along which the ranks' gradients are partial sums.
   AxisSet summed = {};
   std::string first_use = {};  // name of a shared weight's first variable; "": this one
+  // Whether only the ranks of one coordinate along axis ep hold the parameter (an expert).
+  bool of_expert = false;
 };
 
 // Second base class of modules whose parameters are divided. Without it, parameters are considered
@@ -65,6 +67,7 @@ struct ParameterInfo {
   bool trainable = true;
   std::string tied_to = {};  // shared weight's first use; "": not shared, or first
   int layer = 0;
+  bool of_expert = false;
 
   bool is_whole() const { return !split || slices.size() == slices.count; }
   // Returns the parts of the whole parameter that this rank holds, in the order in which `tensor`

@@ -131,6 +131,15 @@ struct TensorParallel {
   friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
 };
 
+// Expert parallelism: `degree` neighboring replicas share the experts of each layer and exchange
+// tokens. A rank adds up the gradients of its experts over all tokens that it receives, so the bits
+// depend on the degree.
+struct ExpertParallel {
+  int degree = 1;  // divides the replicas and the experts
+
+  friend bool operator==(const ExpertParallel&, const ExpertParallel&) = default;
+};
+
 enum class DeviceKind : std::uint8_t {
   kAuto,  // kCuda if the machine has as many devices as ranks, else kCpu
   kCpu,

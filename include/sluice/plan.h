@@ -99,6 +99,7 @@ struct PipelineOptions {
   DataParallel data_parallel = {};
   // Multiplies the number of ranks.
   TensorParallel tensor_parallel = {};
+  ExpertParallel expert_parallel = {};
   // Mesh axes, the last one fastest. cp and tp may be omitted at the end.
   std::string rank_order = "pp,dp,cp,tp";
   // The optimizer whose state predicted memory includes, also for your own optimizer.

@@ -43,20 +43,55 @@ std::int64_t rows_of(const TokenData& data, std::int64_t batch_size, std::int64_
   return max_batches > 0 && max_batches <= all / batch_size ? max_batches * batch_size : all;
 }
 
+// The microbatches [from, to) of a replica, and as many without counted labels as give all replicas
+// that share experts the same number.
+struct ReplicaShare {
+  std::int64_t from = 0, to = 0, num_empty = 0;
+  std::int64_t number = 0;  // of the first microbatch, counting empty ones
+};
+
+ReplicaShare share_of_replica(std::int64_t all, const EvaluationBatches& batches) {
+  const std::int64_t degree = batches.expert_degree, groups = batches.num_replicas / degree;
+  ReplicaShare share;
+  for (std::int64_t group = 0; group <= batches.replica / degree; ++group) {
+    const std::int64_t begin = all * group / groups, end = all * (group + 1) / groups;
+    const std::int64_t each = (end - begin + degree - 1) / degree;
+    if (group < batches.replica / degree) {
+      share.number += each * degree;
+      continue;
+    }
+    const std::int64_t member = batches.replica % degree;
+    share.from = std::min(begin + member * each, end);
+    share.to = std::min(share.from + each, end);
+    share.num_empty = each - (share.to - share.from);
+    share.number += each * member;
+  }
+  return share;
+}
+
 StepBatch batch_of_replica(const TokenData& data, const Model& model, std::int64_t first,
                            std::int64_t count, const EvaluationBatches& batches,
                            std::int64_t step) {
   const std::int64_t size = batches.microbatch_size, all = (count + size - 1) / size;
-  const std::int64_t from = all * batches.replica / batches.num_replicas;
-  const std::int64_t to = all * (batches.replica + 1) / batches.num_replicas;
+  const Model& evaluated = model.evaluation ? *model.evaluation : model;
+  const ReplicaShare share = share_of_replica(all, batches);
   StepBatch batch;
-  if (from < to) {
-    const std::int64_t num_rows = std::min(to * size, count) - from * size;
-    const Model& evaluated = model.evaluation ? *model.evaluation : model;
-    batch = batches.maker->batch(data.read({first + from * size}, num_rows), evaluated, size, step);
+  if (share.from < share.to) {
+    const std::int64_t num_rows = std::min(share.to * size, count) - share.from * size;
+    batch = batches.maker->batch(data.read({first + share.from * size}, num_rows), evaluated, size,
+                                 step);
+  }
+  if (share.num_empty > 0) {
+    TokenRows rows = data.read({first}, 1);
+    std::fill(rows.labels.begin(), rows.labels.end(), static_cast<std::int32_t>(kIgnoredLabel));
+    const StepBatch empty = batches.maker->batch(std::move(rows), evaluated, 1, step);
+    for (std::int64_t i = 0; i < share.num_empty; ++i) {
+      batch.microbatches.push_back([empty = empty.microbatches] { return empty.at(0); });
+      batch.counts.push_back(0);
+    }
   }
   batch.step = step;
-  batch.first_microbatch = from;
+  batch.first_microbatch = share.number;
   return batch;
 }
 
@@ -68,6 +103,7 @@ EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, 
   batches.microbatch_size = config.training.microbatch_size;
   batches.replica = replica_of(plan.program.mesh, rank);
   batches.num_replicas = plan.options.data_parallel.degree;
+  batches.expert_degree = plan.options.expert_parallel.degree;
   batches.maker = &maker_of(config.kinds, plan.model);
   return batches;
 }

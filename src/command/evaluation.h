@@ -32,6 +32,7 @@ void require_counted_labels(const TokenData& data, const RunConfig& config,
 struct EvaluationBatches {
   std::int64_t batch_size = 1, microbatch_size = 1;
   std::int64_t replica = 0, num_replicas = 1;
+  std::int64_t expert_degree = 1;  // neighboring replicas that must have equally many microbatches
   const ModelMaker* maker = nullptr;
 };
 EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, int rank);

@@ -53,6 +53,7 @@ RunConfig single_rank_config(RunConfig config) {
   parallelism.pipeline.schedule = ScheduleKind::k1F1B;
   parallelism.pipeline.partition = {};
   parallelism.pipeline.data_parallel = {};
+  parallelism.pipeline.expert_parallel = {};
   parallelism.pipeline.tensor_parallel = {};
   parallelism.schedule_csv.clear();
   parallelism.partition = Balance::kEven;

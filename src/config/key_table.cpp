@@ -383,6 +383,7 @@ std::vector<Key> make_table() {
                  "replicas. 0: the degree."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::zero1>(
           "parallelism", "zero1")
+          .is_option("data_parallel.zero1")
           .means("Shard the optimizer state over the replicas (ZeRO-1)."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::zero3>(
           "parallelism", "zero3")
@@ -392,6 +393,7 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::reduction>(
           "parallelism", "reduction")
           .decides_the_numbers()
+          .is_option("data_parallel.reduction")
           .means("`exact`: the same bits for every degree that divides the shards. `fast`: the "
                  "transport's all-reduce, which adds in any order."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::rank_order>("parallelism", "rank_order")
@@ -426,9 +428,20 @@ std::vector<Key> make_table() {
       unbuilt_key("parallelism", "context_parallel_method",
                   [](const C&) -> Value { return std::string("alltoall"); })
           .means("How ranks that share rows exchange keys and values."),
-      unbuilt_key("parallelism", "expert_parallel_degree",
-                  [](const C&) -> Value { return std::int64_t{1}; })
-          .means("Ranks that share the experts of a layer."),
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::expert_parallel,
+          &ExpertParallel::degree>("parallelism", "expert_parallel_degree")
+          .decides_the_numbers()
+          .is_option("expert_parallel.degree")
+          .between(1, 65536)
+          .means("Neighboring replicas that share the experts of each layer and exchange tokens "
+                 "(Mixtral, Qwen3-MoE, OLMoE). Divides the experts and "
+                 "`parallelism.data_parallel_degree`. Not yet with tensor slices, other shards "
+                 "or reductions, and adapters."),
+      unbuilt_key("parallelism", "expert_parallel_sources",
+                  [](const C&) -> Value { return std::int64_t{0}; })
+          .means(
+              "0: an expert adds up the tokens of all ranks of a microbatch together. 1: of each "
+              "rank separately, with the bits of degree 1."),
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
           .means("`threads`: all ranks in one process. `gloo`: between processes, over TCP. "
                  "`nccl`: between processes of one GPU each. `auto`: `nccl` where it can be used, "

@@ -80,6 +80,9 @@ void fix_shards(RunConfig& config) {
                        "\"fast\" sums depend on the number of replicas");
   refuse_contradiction(config, "parallelism.reduce_grad_per_microbatch", replicas.per_microbatch,
                        "sums after every microbatch depend on the number of replicas");
+  refuse_contradiction(config, "parallelism.expert_parallel_degree",
+                       pipeline.expert_parallel.degree > 1,
+                       "an expert adds up the tokens of all replicas that share it");
   require_divisor(config, kDataDegree, replicas.degree);
   require_divisor(config, kTensorDegree, pipeline.tensor_parallel.degree);
   const std::int64_t microbatches =

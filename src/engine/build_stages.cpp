@@ -13,6 +13,7 @@
 #include "layer/deferred.h"
 #include "layer/initialize_chunks.h"
 #include "layer/owner_of.h"
+#include "parallel/expert_group.h"
 #include "parallel/slice_group_scope.h"
 #include "plan/crossing.h"
 #include "sluice/error.h"
@@ -162,6 +163,9 @@ Chunk make_chunk(const Model& model, const Partition& partition, const StageCont
   const SliceGroup slices(tp == options.groups.end() ? Group() : tp->second,
                           options.tensor_parallel);
   const detail::SliceGroupScope scope(slices);
+  const auto ep = options.groups.find(Axis::kEp);
+  const detail::ExpertGroup experts(ep == options.groups.end() ? Group() : ep->second);
+  const detail::ExpertGroupScope scope_of_experts(experts);
   if (options.parallelize)
     parallelize(run, local_chunk(partition, stage, options), options.parallelize);
   Chunk chunk(std::move(run), stage.layers.front(), std::move(inputs), std::move(outputs));

@@ -157,7 +157,12 @@ std::map<Axis, Group> make_axis_groups(const RunGroups& groups, const Mesh& mesh
     const auto is = [&](const Group& group) {
       return axis != Axis::kPp && group && group.members() == ranks;
     };
-    if (is(groups.replicas)) {
+    // Layers exchange tokens over ep while replicas reduce gradients, so they need other groups.
+    if (axis == Axis::kEp) {
+      of_axes[axis] = groups.experts;
+    } else if (is(groups.expert_holders.group)) {
+      of_axes[axis] = groups.expert_holders.group;
+    } else if (is(groups.replicas)) {
       of_axes[axis] = groups.replicas;
     } else if (is(groups.shares)) {
       of_axes[axis] = groups.shares;

@@ -12,6 +12,12 @@ inline int replica_of(const Mesh& mesh, int rank) {
   return mesh.coordinate(rank, Axis::kDpReplicate) * mesh.size(Axis::kDpShard) +
          mesh.coordinate(rank, Axis::kDpShard);
 }
+// Returns the replica that holds the experts of a coordinate along ep, among those that share
+// experts with `replica`.
+inline int replica_of_expert(const Mesh& mesh, int replica, int coordinate) {
+  const int degree = mesh.size(Axis::kEp);
+  return replica / degree * degree + coordinate;
+}
 inline int place_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, Axis::kPp); }
 
 inline int share_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, Axis::kTp); }

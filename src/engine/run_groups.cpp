@@ -8,6 +8,26 @@
 #include "sluice/error.h"
 
 namespace sluice {
+namespace {
+
+void set_expert_groups(RunGroups& groups, const Mesh& mesh) {
+  const int degree = mesh.size(Axis::kEp), rank = groups.world.rank();
+  if (degree == 1) {
+    groups.expert_holders = groups.holders();
+    return;
+  }
+  if (groups.num_shares > 1)
+    throw Error(ErrorKind::kInternal, {.what = "the mesh has both ep and tp above 1"});
+  groups.num_experts_ranks = degree;
+  groups.expert_coordinate = mesh.coordinate(rank, Axis::kEp);
+  groups.expert_holders = {{}, mesh.size(Axis::kEpShard), mesh.coordinate(rank, Axis::kEpShard)};
+  groups.experts = groups.world.split(mesh.group(rank, Axis::kEp).front());
+  if (groups.expert_holders.count > 1)
+    groups.expert_holders.group = groups.world.split(mesh.group(rank, Axis::kEpShard).front());
+  groups.copy = groups.world.split(groups.replica / degree);
+}
+
+}  // namespace
 
 RunGroups make_run_groups(const Group& world, const Mesh& mesh) {
   if (world.size() != mesh.num_ranks()) {
@@ -41,6 +61,7 @@ RunGroups make_run_groups(const Group& world, const Mesh& mesh) {
   } else {
     groups.copy = groups.pipeline;
   }
+  set_expert_groups(groups, mesh);
   return groups;
 }
 

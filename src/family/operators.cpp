@@ -462,6 +462,8 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
       add({x}, "results",
           {each + s.gate + ".weight", each + s.up + ".weight", each + s.down + ".weight"});
   of.of_rows = true;
+  of.num_experts = static_cast<int>(e);
+  of.experts_per_token = static_cast<int>(k);
   of.forward_flops = of.input_flops = of.weight_flops =
       per_token(6 * as_double(d) * as_double(k) * as_double(f));
   of.casted_weights = casted_weights(3 * as_double(d) * as_double(e) * as_double(f));

@@ -64,6 +64,7 @@ void DeclaredSlices::fill(ParameterInfo& info, const std::string& inside) const 
   info.split = held.split;
   info.slices = held.slices;
   info.summed = held.summed;
+  info.of_expert = held.of_expert;
   if (!held.first_use.empty()) info.tied_to = layer_.full_name(held.first_use);
   if (!held.split) require_one_slice(held, info.name);
   const std::vector<std::int64_t> expected =

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "base/format.h"
+#include "sluice/error.h"
+
 namespace sluice {
 namespace {
 
@@ -68,14 +71,32 @@ at::Tensor GatedExpert::forward(const at::Tensor& x_TD, std::size_t slice) const
 
 Experts::Experts(const detail::ExpertsConfig& config, std::int64_t hidden_size,
                  const LayerOptions& options)
-    : config_(config), tp_(SliceGroup::current()) {
+    : config_(config), tp_(SliceGroup::current()), ep_(detail::ExpertGroup::current()) {
   gate_ = register_module("gate",
                           std::make_shared<SharedLinear>(hidden_size, config.num_experts, options));
   const auto list = register_module("experts", std::make_shared<torch::nn::Module>("Experts"));
-  for (std::int64_t i = 0; i < config.num_experts; ++i) {
+  if (config.num_experts % ep_.degree() != 0) {
+    throw Error(ErrorKind::kUsage, {.what = formatted("{} ranks cannot share {} experts",
+                                                      ep_.degree(), config.num_experts),
+                                    .where = "`expert_parallel.degree`",
+                                    .remedy = "give a divisor of the experts"});
+  }
+  const IndexRange own = ep_.own(config.num_experts);
+  for (std::int64_t i = own.offset; i < own.offset + own.size; ++i) {
     experts_.push_back(list->register_module(
         std::to_string(i), std::make_shared<GatedExpert>(config, hidden_size, options)));
   }
+}
+
+std::vector<std::pair<std::string, ParameterSlices>> Experts::slices() const {
+  std::vector<std::pair<std::string, ParameterSlices>> of_experts;
+  if (ep_.degree() == 1) return of_experts;
+  for (const auto& item : named_parameters()) {
+    if (item.key().starts_with("experts."))
+      of_experts.push_back(
+          {item.key(), {.global_shape = item.value().sizes().vec(), .of_expert = true}});
+  }
+  return of_experts;
 }
 
 Experts::Output Experts::forward(const at::Tensor& given_BLD, const BatchPositions& batch) const {
@@ -106,12 +127,19 @@ at::Tensor Experts::of_slice(const at::Tensor& x_TD, const at::Tensor& logits_TE
   if (!config_.wide_weights) weights_TK = weights_TK.to(logits_TE.scalar_type());
 
   const Routes routes(experts_TK, config_.num_experts);
+  at::Tensor rows = TakeRows::apply(x_TD, routes.token, routes.place);
+  c10::intrusive_ptr<detail::ExpertExchange> exchange;
+  if (ep_.degree() > 1) {
+    exchange = c10::make_intrusive<detail::ExpertExchange>(ep_, routes.counts);
+    rows = detail::ExpertExchange::dispatch(exchange, rows);
+  }
   std::vector<at::Tensor> results =
-      TakeRows::apply(x_TD, routes.token, routes.place).split_with_sizes(routes.counts);
+      std::exchange(rows, {}).split_with_sizes(exchange ? exchange->own_counts() : routes.counts);
   for (std::size_t i = 0; i < results.size(); ++i)
     results[i] = experts_[i]->forward(results[i], slice);
   at::Tensor sorted = at::cat(results);
   results.clear();
+  if (exchange) sorted = detail::ExpertExchange::combine(exchange, sorted);
   const at::Tensor chosen_TKD =
       TakeRows::apply(std::exchange(sorted, {}), routes.place, routes.choice)
           .unflatten(0, experts_TK.sizes());

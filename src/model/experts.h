@@ -8,15 +8,20 @@
 // 3. Each tensor-parallel slice computes the router and the experts on its own rows of the
 //    sequence. The weights are whole on every rank, and their gradients are summed over the slices
 //    once a step.
+// 4. Expert-parallel ranks each compute the tokens of their experts, from all ranks that share the
+//    layer's experts. An expert sees the tokens of one microbatch of each, by rank, then by token.
 // Shapes: modules.h, and T tokens, E experts, K experts per token.
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "family/experts.h"
 #include "model/decoder_layer.h"
 #include "model/modules.h"
+#include "parallel/expert_group.h"
 
 namespace sluice {
 
@@ -32,20 +37,23 @@ class GatedExpert : public torch::nn::Module {
   std::shared_ptr<SharedLinear> gate_, up_, down_;
 };
 
-class Experts : public detail::FeedForward {
+// With expert parallelism, a rank has only some of the experts (parallel/expert_group.h).
+class Experts : public detail::FeedForward, public SlicedModule {
  public:
   Experts(const detail::ExpertsConfig& config, std::int64_t hidden_size,
           const LayerOptions& options);
 
-  Output forward(const at::Tensor& own_BLD, const BatchPositions& batch) const override;
+  Output forward(const at::Tensor& given_BLD, const BatchPositions& batch) const override;
+  std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
  private:
   at::Tensor of_slice(const at::Tensor& x_TD, const at::Tensor& logits_TE, std::size_t slice) const;
 
   detail::ExpertsConfig config_;
   SliceGroup tp_;
+  detail::ExpertGroup ep_;
   std::shared_ptr<SharedLinear> gate_;
-  std::vector<std::shared_ptr<GatedExpert>> experts_;
+  std::vector<std::shared_ptr<GatedExpert>> experts_;  // of this rank
 };
 
 // E times the sum over experts of (share of choices * mean probability), over the tokens [B, L] of

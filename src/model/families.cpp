@@ -139,7 +139,11 @@ void freeze_as(const LayerInfo& info, LayerSpec& spec) {
   spec.make = [make = std::move(spec.make), frozen = std::move(frozen)] {
     std::shared_ptr<torch::nn::Module> module = make();
     const auto parameters = module->named_parameters();
-    for (const std::string& name : frozen) parameters[name].set_requires_grad(false);
+    for (const std::string& name : frozen) {
+      // With expert parallelism, other ranks hold some of the layer's experts.
+      if (const at::Tensor* const parameter = parameters.find(name))
+        at::Tensor(*parameter).set_requires_grad(false);
+    }
     freeze_further_variables(*module);
     return module;
   };

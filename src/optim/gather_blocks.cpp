@@ -34,17 +34,19 @@ std::vector<Blocks> into_rounds(const Blocks& blocks) {
 
 }  // namespace
 
-Work<void> gather_blocks(const RunGroups& groups, std::vector<std::vector<TensorBlock>> blocks,
-                         std::function<void()> before_writing) {
+namespace {
+
+// blocks: by holder, with equal ranges on all of them.
+Work<void> gather_among(const Holders& holders, const std::vector<Blocks>& blocks) {
   const at::NoGradGuard no_grad;
-  auto rounds = std::make_shared<std::vector<std::vector<Blocks>>>();  // [replica][round]
+  auto rounds = std::make_shared<std::vector<std::vector<Blocks>>>();  // [holder][round]
   std::size_t num_rounds = 0;
   for (const Blocks& of_owner : blocks) {
     rounds->push_back(into_rounds(of_owner));
     num_rounds = std::max(num_rounds, rounds->back().size());
   }
   auto gatherings = std::make_shared<std::vector<Gathering>>();
-  const auto& own = (*rounds)[static_cast<std::size_t>(groups.replica)];
+  const auto& own = (*rounds)[static_cast<std::size_t>(holders.index)];
   for (std::size_t round = 0; round < num_rounds; ++round) {
     std::vector<at::Tensor> parts;
     if (round < own.size()) {
@@ -52,12 +54,10 @@ Work<void> gather_blocks(const RunGroups& groups, std::vector<std::vector<Tensor
         parts.push_back(block.own.defined() ? block.own : elements_of(block.whole, block.range));
     }
     const at::Tensor packed = parts.empty() ? at::Tensor() : pack_parts(parts, parts[0].device());
-    gatherings->push_back(groups.replicas.all_gather(packed));
+    gatherings->push_back(holders.group.all_gather(packed));
   }
-  return Work<void>([own = static_cast<std::size_t>(groups.replica), rounds, gatherings,
-                     before_writing = std::move(before_writing)] {
+  return Work<void>([own = static_cast<std::size_t>(holders.index), rounds, gatherings] {
     const at::NoGradGuard without_graph;
-    if (before_writing) before_writing();
     for (std::size_t round = 0; round < gatherings->size(); ++round) {
       const std::vector<at::Tensor> gathered = (*gatherings)[round].wait();
       for (std::size_t owner = 0; owner < rounds->size(); ++owner) {
@@ -71,6 +71,25 @@ Work<void> gather_blocks(const RunGroups& groups, std::vector<std::vector<Tensor
           set_elements(of_owner[i].whole, of_owner[i].range, parts[i]);
       }
     }
+  });
+}
+
+}  // namespace
+
+Work<void> gather_blocks(const RunGroups& groups, const OwnedBlocks& blocks,
+                         std::function<void()> before_writing) {
+  auto works = std::make_shared<std::vector<Work<void>>>();
+  works->push_back(gather_among(groups.holders(), blocks.shared));
+  if (groups.num_experts_ranks > 1 && groups.expert_holders.count > 1) {
+    std::vector<Blocks> experts;
+    for (int holder = 0; holder < groups.expert_holders.count; ++holder)
+      experts.push_back(blocks.experts[static_cast<std::size_t>(
+          groups.replica_of_holder(/*is_expert=*/true, holder))]);
+    works->push_back(gather_among(groups.expert_holders, experts));
+  }
+  return Work<void>([works, before_writing = std::move(before_writing)] {
+    if (before_writing) before_writing();
+    for (Work<void>& work : *works) work.wait();
   });
 }
 

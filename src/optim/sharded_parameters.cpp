@@ -35,22 +35,28 @@ ShardedParameters::ShardedParameters(const std::vector<Stage*>& stages, const Bl
   for (Stage* stage : stages) {
     Parameters& parameters = stages_[stage->index()];
     std::vector<std::vector<std::int64_t>> ends;
-    std::vector<std::size_t> frozen;
+    std::vector<std::size_t> frozen, frozen_experts;
     for (const ParameterInfo& info : stage->parameters()) {
       const std::size_t index = ends.size();
       ends.push_back(blocks_of(info));
       if (!has_memory_of_its_own(info.tensor, num_of_storage)) continue;
-      if (!info.trainable) frozen.push_back(index);
+      if (!info.trainable) (info.of_expert ? frozen_experts : frozen).push_back(index);
       Parameter& parameter = parameters[index];
+      parameter.of_expert = info.of_expert;
       parameter.whole = info.tensor.variable_data();  // so it has its own version counter
       for (int replica = 0; replica < groups.num_replicas; ++replica)
         parameter.of_replica.push_back(info.trainable ? owners.range(stage->index(), index, replica)
                                                       : std::nullopt);
     }
-    const auto of_frozen = divide_blocks(ends, frozen, groups.num_replicas);
-    for (std::size_t replica = 0; replica < of_frozen.size(); ++replica) {
-      for (const ElementRange& range : of_frozen[replica])
-        parameters.at(range.parameter).of_replica[replica] = range;
+    for (const bool are_experts : {false, true}) {
+      const auto of_frozen = divide_blocks(ends, are_experts ? frozen_experts : frozen,
+                                           groups.holders_of(are_experts).count);
+      for (int holder = 0; holder < std::ssize(of_frozen); ++holder) {
+        const auto replica =
+            static_cast<std::size_t>(groups.replica_of_holder(are_experts, holder));
+        for (const ElementRange& range : of_frozen[static_cast<std::size_t>(holder)])
+          parameters.at(range.parameter).of_replica[replica] = range;
+      }
     }
     for (auto& [index, parameter] : parameters) {
       const auto& range = parameter.of_replica[static_cast<std::size_t>(groups.replica)];
@@ -62,14 +68,14 @@ ShardedParameters::ShardedParameters(const std::vector<Stage*>& stages, const Bl
 
 Work<void> ShardedParameters::unshard(int stage) {
   Parameters& parameters = stages_.at(stage);
-  std::vector<std::vector<TensorBlock>> blocks(static_cast<std::size_t>(groups_.num_replicas));
+  OwnedBlocks blocks(groups_);
   for (auto& [index, parameter] : parameters) {
-    for (std::size_t replica = 0; replica < blocks.size(); ++replica) {
-      if (const auto& range = parameter.of_replica[replica])
-        blocks[replica].push_back({parameter.whole, *range, parameter.own});
+    for (int replica = 0; replica < groups_.num_replicas; ++replica) {
+      if (const auto& range = parameter.of_replica[static_cast<std::size_t>(replica)])
+        blocks.add(parameter.of_expert, replica, {parameter.whole, *range, parameter.own});
     }
   }
-  return gather_blocks(groups_, std::move(blocks), [this, &parameters] {
+  return gather_blocks(groups_, blocks, [this, &parameters] {
     const at::NoGradGuard no_grad;
     for (auto& [index, parameter] : parameters) {
       take_memory(parameter.whole);

@@ -42,6 +42,7 @@ class ShardedParameters {
     at::Tensor whole;  // the module's tensor, with another version counter
     at::Tensor own;
     std::vector<std::optional<ElementRange>> of_replica;
+    bool of_expert = false;
   };
   using Parameters = std::map<std::size_t, Parameter>;
   const Parameter& at(int stage, std::size_t parameter) const {

@@ -159,7 +159,7 @@ std::vector<std::string> check_data_parallel(const DataParallel& options, const 
 }
 
 Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order,
-             const TensorParallel& shares) {
+             const TensorParallel& shares, const ExpertParallel& experts) {
   const Mesh::Order order = axes_in_order(rank_order);
   const std::int64_t replicas = std::int64_t{num_ranks} * options.degree;
   const bool fits = replicas <= std::numeric_limits<int>::max() / shares.degree;
@@ -172,6 +172,7 @@ Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank
   MeshSizes sizes{.pp = num_ranks};
   (options.zero3 ? sizes.dp_shard : sizes.dp_replicate) = options.degree;
   sizes.tp = shares.degree;
+  sizes.ep = experts.degree;
   const int num_axes = (num_ranks > 1) + (options.degree > 1) + (shares.degree > 1);
   return num_axes < 2 ? Mesh(sizes) : Mesh(sizes, order);
 }

@@ -24,7 +24,7 @@ void require_replicas(const DataParallel& options, int num_microbatches);
 // Throws Error(kUsage) for too many ranks, or unless `rank_order` names each of pp and dp, or of
 // pp, dp, cp and tp, once.
 Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order,
-             const TensorParallel& shares = {});
+             const TensorParallel& shares = {}, const ExpertParallel& experts = {});
 
 std::int64_t ranks_of_run(const PipelineOptions& options);
 

@@ -46,6 +46,8 @@ struct Operator {
   bool of_heads = false;  // divided like attention heads, although without weights
   // Computed by each tensor-parallel slice on its own rows, with whole weights (routers, experts).
   bool of_rows = false;
+  int num_experts = 0;  // `weights` are patterns of this many experts
+  int experts_per_token = 0;
   // Whether this is LibTorch's own matrix product or norm. LayerShare::early_matrices needs it.
   enum class Plain : std::uint8_t { kNo, kMatrix, kNorm } plain = Plain::kNo;
   double casted_weights = 0;

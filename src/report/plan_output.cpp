@@ -90,6 +90,8 @@ std::string replicas_text(const Plan& plan, int width) {
   } else if (replicas.degree > 1 && replicas.zero1) {
     text += ", optimizer sharded (ZeRO-1)";
   }
+  if (const int degree = plan.options.expert_parallel.degree; degree > 1)
+    text += formatted(", experts shared by {} replicas each, which adds up in other bits", degree);
   return wrapped(text, width);
 }
 
@@ -265,6 +267,8 @@ Json plan_object(const Plan& plan) {
       {"microbatch_size", plan.microbatch.rows},
       {"seq_len", has_length(plan.model) ? Json(plan.microbatch.length) : Json()}};
   object["data_parallel"] = replicas_json(plan);
+  if (const int degree = plan.options.expert_parallel.degree; degree > 1)
+    object["expert_parallel"] = Json{{"degree", degree}};
   if (plan.options.tensor_parallel.num_slices() > 1) object["tensor_parallel"] = shares_json(plan);
   object["check"] = verify_json(plan.report);
   object["simulate"] = simulation_json(plan.simulation);

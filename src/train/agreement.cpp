@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/format.h"
+#include "base/text.h"
 #include "comm/gather_messages.h"
 #include "layer/autocast.h"
 #include "sluice/error.h"
@@ -91,6 +92,23 @@ std::vector<Said> exchange(const Group& world, const Said& own) {
   return all;
 }
 
+// Every forward of a replica exchanges tokens with the replicas that share its experts.
+void require_as_many_microbatches(const RunGroups& groups, const std::vector<Said>& all,
+                                  const Said& own) {
+  for (const Said& said : all) {
+    const bool shares_experts =
+        said.replica / groups.num_experts_ranks == groups.replica / groups.num_experts_ranks;
+    if (!shares_experts || said.counts.size() == own.counts.size()) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("replicas {} and {} share experts, but have {} and {}",
+                                   groups.replica, said.replica, own.counts.size(),
+                                   counted(std::ssize(said.counts), "microbatch")),
+                 .where = own.call,
+                 .remedy = "give replicas that share experts equally many microbatches, such as "
+                           "further ones whose labels are not counted"});
+  }
+}
+
 }  // namespace
 
 void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options, const char* call,
@@ -100,6 +118,7 @@ void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options
   own.fingerprint = fingerprint(batch, compared);
   own.replica = groups.replica;
   const std::vector<Said> all = exchange(groups.world, own);
+  if (groups.num_experts_ranks > 1) require_as_many_microbatches(groups, all, own);
   if (groups.num_replicas == 1) return;
   std::map<std::int64_t, const Said*> of_replica;
   for (const Said& said : all) of_replica.emplace(said.replica, &said);

@@ -116,7 +116,10 @@ void equalize_drawn_weights(const std::vector<Stage*>& stages, const RunGroups& 
   if (groups.shares)
     copy_first(stages, groups.shares, [](const ParameterInfo& info) { return !info.split; });
   if (groups.replicas)
-    copy_first(stages, groups.replicas, [](const ParameterInfo&) { return true; });
+    copy_first(stages, groups.replicas, [](const ParameterInfo& info) { return !info.of_expert; });
+  if (groups.num_experts_ranks > 1 && groups.expert_holders.group)
+    copy_first(stages, groups.expert_holders.group,
+               [](const ParameterInfo& info) { return info.of_expert; });
 }
 
 }  // namespace sluice

@@ -49,19 +49,20 @@ std::vector<OwnBlocks> own_blocks(const RankModel& rank) {
 
 Work<void> share_blocks(const RankModel& rank, int stage) {
   if (!rank.shards_state) return Work<void>::done();
-  std::vector<std::vector<TensorBlock>> blocks(static_cast<std::size_t>(rank.groups.num_replicas));
+  OwnedBlocks blocks(rank.groups);
+  bool is_nothing = true;
   for (const SharedParameter& parameter : rank.parameters) {
     const ParameterUse* use = parameter.local_use();
     if (!use || use->stage->index() != stage || is_sharded_use(rank, *use)) continue;
     for (int replica = 0; replica < rank.groups.num_replicas; ++replica) {
-      if (const auto range = rank.owners.range(use->stage->index(), use->index, replica))
-        blocks[static_cast<std::size_t>(replica)].push_back({use->value(), *range});
+      const auto range = rank.owners.range(use->stage->index(), use->index, replica);
+      if (!range) continue;
+      blocks.add(use->of_expert, replica, {use->value(), *range});
+      is_nothing = false;
     }
   }
   // All replicas compute the same value, so none enters the collective alone.
-  const bool is_nothing = std::all_of(blocks.begin(), blocks.end(),
-                                      [](const auto& of_replica) { return of_replica.empty(); });
-  return is_nothing ? Work<void>::done() : gather_blocks(rank.groups, std::move(blocks));
+  return is_nothing ? Work<void>::done() : gather_blocks(rank.groups, blocks);
 }
 
 }  // namespace sluice

@@ -29,7 +29,7 @@ Packer write_uses(const std::vector<Stage*>& stages, const Mesh& mesh, int rank)
       layer = info.layer;
       message.add(layer).add(position).add(mesh.is_first(rank, info.replicated));
       message.add(info.trainable).add(has_replicas(info, mesh));
-      message.add(info.split.has_value()).add(!info.summed.empty());
+      message.add(info.split.has_value()).add(!info.summed.empty()).add(info.of_expert);
       message.add(info.slices.begin).add(info.slices.end).add(info.slices.count);
       message.add(info.tied_to.empty() ? info.name : info.tied_to).add(info.name);
     }
@@ -159,6 +159,7 @@ std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, 
       use.has_replicas = message.take<bool>();
       use.is_divided = message.take<bool>();
       const bool is_partial = message.take<bool>();
+      use.of_expert = message.take<bool>();
       use.slices.begin = message.take<int>();
       use.slices.end = message.take<int>();
       use.slices.count = message.take<int>();
@@ -189,6 +190,7 @@ std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, 
     std::set<int> ranks;
     for (const ParameterUse& use : parameter.uses) ranks.insert(use.rank);
     parameter.ranks.assign(ranks.begin(), ranks.end());
+    parameter.place = parameter.owner();
     require_one_replica_of_tie(parameter);
     parameters.push_back(std::move(parameter));
   }
@@ -198,6 +200,56 @@ std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, 
   });
   make_groups(parameters, world);
   return parameters;
+}
+
+std::vector<SharedParameter> with_other_experts(std::vector<SharedParameter> own,
+                                                const RunGroups& groups) {
+  if (groups.num_experts_ranks == 1) return own;
+  Packer message;
+  std::map<int, int> first_expert;  // position of each layer's first expert
+  std::size_t num_experts = 0;
+  for (SharedParameter& parameter : own) {
+    const ParameterUse& use = parameter.uses.front();
+    if (!use.of_expert) continue;
+    parameter.expert_coordinate = groups.expert_coordinate;
+    first_expert.emplace(use.layer, use.position);
+    ++num_experts;
+  }
+  message.add(num_experts);
+  for (const SharedParameter& parameter : own) {
+    const ParameterUse& use = parameter.uses.front();
+    if (use.of_expert)
+      message.add(parameter.name).add(use.layer).add(use.position).add(parameter.place);
+  }
+  int coordinate = 0;
+  for (Unpacker& of_rank : gather_messages(groups.experts, message, "list of experts")) {
+    for (auto left = of_rank.take<std::size_t>(); left > 0; --left) {
+      SharedParameter parameter;
+      ParameterUse& use = parameter.uses.emplace_back();
+      use.name = parameter.name = of_rank.take<std::string>();
+      use.layer = of_rank.take<int>();
+      use.position = of_rank.take<int>();
+      use.rank = SharedParameter::kElsewhere;
+      use.of_expert = true;
+      parameter.place = of_rank.take<int>();
+      parameter.expert_coordinate = coordinate;
+      if (coordinate != groups.expert_coordinate) own.push_back(std::move(parameter));
+    }
+    of_rank.finish();
+    ++coordinate;
+  }
+  // In the order of one rank with all experts.
+  const auto order = [&](const SharedParameter& parameter) {
+    const ParameterUse& use = parameter.uses.front();
+    const auto first = first_expert.find(use.layer);
+    const bool is_behind =
+        !use.of_expert && first != first_expert.end() && use.position > first->second;
+    return std::tuple(use.layer, use.of_expert ? 1 : 2 * static_cast<int>(is_behind),
+                      parameter.expert_coordinate.value_or(0), use.position);
+  };
+  std::stable_sort(own.begin(), own.end(),
+                   [&](const auto& a, const auto& b) { return order(a) < order(b); });
+  return own;
 }
 
 }  // namespace sluice

@@ -2,9 +2,11 @@
 // tensor parallelism, each pipeline lists its own slices.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/run_groups.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/layout.h"
 #include "sluice/parts/stage.h"
@@ -18,6 +20,7 @@ struct ParameterUse {
   int rank = 0;  // first rank that holds this use
   bool has_replicas = false;
   bool is_divided = false;
+  bool of_expert = false;
   SliceRange slices = {};
   Stage* stage = nullptr;  // null if on another rank
   std::size_t index = 0;
@@ -38,12 +41,23 @@ struct SharedParameter {
   bool is_shared_by_slices = false;
   SliceRange slices = {};
 
+  // The parameter's place of the pipeline and, for an expert, coordinate along ep. Experts of other
+  // coordinates have no use on this pipeline's ranks (kElsewhere).
+  static constexpr int kElsewhere = -1;
+  int place = 0;
+  std::optional<int> expert_coordinate = {};
+
   int owner() const { return uses.front().rank; }
   // Whether the gradient is a sum over several slices.
   bool has_partial_sums() const { return is_shared_by_slices && slices.count > 1; }
   // Returns the first use on this rank, or null.
   const ParameterUse* local_use() const;
 };
+
+// Adds the experts that other ranks hold, in layer order, for norms of all parameters. Collective
+// over the ranks that share experts.
+std::vector<SharedParameter> with_other_experts(std::vector<SharedParameter> own,
+                                                const RunGroups& groups);
 
 // Collective over all ranks of the mesh. Only `stage`, `index` and `group` differ between ranks.
 // Throws Error(kUsage) if a parameter's uses differ in slices or are partly frozen, and

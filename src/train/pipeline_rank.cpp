@@ -245,6 +245,10 @@ std::vector<Values> PipelineRank::predict(const StepBatch& batch, OutputRanks ra
   return evaluation.predict(batch, ranks);
 }
 
+bool PipelineRank::holds_first_copy() const {
+  return share_->groups.replica < share_->groups.num_experts_ranks;
+}
+
 bool PipelineRank::saves(const std::string& parameter) const {
   return !options_.saves || options_.saves(parameter);
 }
@@ -261,6 +265,7 @@ std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
       if (!all && !saves(info.name)) continue;
       ShardedTensor& tensor = tensors.emplace_back();
       tensor.name = info.name;
+      tensor.of_expert = info.of_expert;
       tensor.shape = info.tensor.sizes().vec();
       tensor.elements = c10::multiply_integers(info.global_shape);
       tensor.options = at::TensorOptions(info.tensor.device()).dtype(info.tensor.scalar_type());
@@ -274,12 +279,18 @@ std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
 }
 
 // Takes unsharded state from replica 0, because forwards may change buffers differently on other
-// replicas.
+// replicas. Experts that replica 0 lacks come from the first replica that holds them.
 RankState PipelineRank::held_weights(const RunGroups& connected, bool all) const {
-  const bool is_first = share_->groups.replica == 0;
   const std::vector<ShardedTensor> sharded = sharded_parameters(all);
   RankState state;
-  if (is_first) state = state_of(share_->stages.pointers());
+  if (holds_first_copy()) state = state_of(share_->stages.pointers());
+  if (share_->groups.replica != 0) {
+    state.buffers.clear();
+    state.ties.clear();
+    const auto parameters = parameters_by_name(share_->stages.pointers());
+    std::erase_if(state.parameters,
+                  [&](const auto& own) { return !parameters.at(own.first)->of_expert; });
+  }
   if (options_.saves && !all) {
     std::erase_if(state.parameters, [&](const auto& own) { return !saves(own.first); });
     state.buffers.clear();
@@ -315,7 +326,7 @@ RankState PipelineRank::state(const RunGroups& connected) const {
   RankState state = held_weights(connected, /*all=*/false);
   if (update_ && share_->shards_state) {
     state.optimizer = update_->gather_state(connected);
-  } else if (update_ && share_->groups.replica == 0) {
+  } else if (update_ && holds_first_copy()) {
     state.optimizer = optimizer_state_of(state, update_->optimizer().state());
   }
   return gathered(std::move(state), connected);

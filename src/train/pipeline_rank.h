@@ -99,6 +99,8 @@ class PipelineRank {
   std::vector<ShardedTensor> sharded_parameters(bool all) const;
   RankState held_weights(const RunGroups& groups, bool all) const;
   RankState gathered(RankState held, const RunGroups& groups) const;
+  // Whether this rank holds the first copy of parameters that other replicas lack or hold again.
+  bool holds_first_copy() const;
   bool saves(const std::string& parameter) const;
 
   std::optional<Plan> finished_;

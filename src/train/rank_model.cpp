@@ -31,7 +31,7 @@ RankStages make_stages(const Model& model, const Plan& plan, const RunGroups& gr
   of_stages.axis_names = options.axis_names;
   of_stages.mesh = mesh;
   of_stages.tensor_parallel = plan.options.tensor_parallel;
-  if (options.parallelize || groups.num_shares > 1)
+  if (options.parallelize || groups.num_shares > 1 || groups.num_experts_ranks > 1)
     of_stages.groups = make_axis_groups(groups, mesh);
   of_stages.replica = groups.replica;
   of_stages.share = groups.share;
@@ -109,6 +109,22 @@ void require_own_modules(const RankModel& rank) {
   }
 }
 
+void require_experts(const RankModel& rank) {
+  if (rank.groups.num_experts_ranks == 1) return;
+  bool has_experts = false;
+  for (Stage* stage : rank.stages.pointers())
+    for (const ParameterInfo& info : stage->parameters()) has_experts |= info.of_expert;
+  for (Unpacker& of_rank :
+       gather_messages(rank.groups.world, Packer().add(has_experts), "which ranks have experts")) {
+    has_experts |= of_rank.take<bool>();
+    of_rank.finish();
+  }
+  if (has_experts) return;
+  throw Error(ErrorKind::kUsage, {.what = "the model has no experts that ranks can share",
+                                  .where = "`expert_parallel.degree`",
+                                  .remedy = "set the degree to 1"});
+}
+
 using Copies = std::vector<at::Tensor>;
 
 template <typename IsKept>
@@ -133,11 +149,13 @@ RankModel::RankModel(const Model& model, const Plan& plan, const Group& world, a
       data_parallel(plan.options.data_parallel),
       groups(make_run_groups(world, mesh)),
       stages(make_stages(model, plan, groups, device, options)),
-      parameters(list_parameters(stages.pointers(), groups.pipeline,
-                                 Mesh({.pp = groups.pipeline.size()}))),
-      owners(stages.pointers(), groups.num_replicas),
+      parameters(with_other_experts(
+          list_parameters(stages.pointers(), groups.pipeline, Mesh({.pp = groups.pipeline.size()})),
+          groups)),
+      owners(stages.pointers(), groups),
       shards_state(groups.num_replicas > 1 && (data_parallel.zero1 || data_parallel.zero3)) {
   set_shares(stages, plan.options.tensor_parallel, groups);
+  require_experts(*this);
   require_own_modules(*this);
 }
 

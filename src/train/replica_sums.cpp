@@ -61,19 +61,30 @@ at::Tensor add_up(std::vector<Term> terms, int num_shards) {
   return stack.back().sum;
 }
 
+// The parameters of a stage that the same ranks hold.
 struct StageParts {
   Stage& stage;
+  const Holders holders;
+  const int num_shards;
   std::vector<std::size_t> trainable;
   std::vector<std::vector<Ranges>> rounds_;  // [owner][round]
   std::size_t num_rounds = 0;
   Tensors sums;
   int num_microbatches = 0;
 
-  StageParts(Stage& of, const BlockOwners& owners) : stage(of) {
+  StageParts(Stage& of, const BlockOwners& owners, const RunGroups& groups, bool are_experts,
+             int shards)
+      : stage(of), holders(groups.holders_of(are_experts)), num_shards(shards) {
     for (std::size_t i = 0; i < of.parameters().size(); ++i) {
-      if (of.parameters()[i].trainable) trainable.push_back(i);
+      const ParameterInfo& info = of.parameters()[i];
+      if (info.trainable && info.of_expert == are_experts) trainable.push_back(i);
     }
-    for (const Ranges& owned : owners.of_stage(of.index())) {
+    for (int holder = 0; holder < holders.count; ++holder) {
+      const int replica = groups.replica_of_holder(are_experts, holder);
+      Ranges owned = owners.of_stage(of.index())[static_cast<std::size_t>(replica)];
+      std::erase_if(owned, [&](const ElementRange& range) {
+        return of.parameters()[range.parameter].of_expert != are_experts;
+      });
       rounds_.push_back(into_rounds(owned));
       num_rounds = std::max(num_rounds, rounds_.back().size());
     }
@@ -135,9 +146,8 @@ struct ReplicaSums::Impl {
   const Program& program;
   const RunGroups groups;
   const DataParallel how;
-  const int num_shards;
   std::function<bool(int, std::size_t)> needs_whole;
-  std::map<int, StageParts> stages;
+  std::map<int, std::vector<StageParts>> stages;
 
   Impl(const Program& the_program, const std::vector<Stage*>& the_stages, const BlockOwners& owners,
        RunGroups the_groups, const DataParallel& the_way,
@@ -145,14 +155,21 @@ struct ReplicaSums::Impl {
       : program(the_program),
         groups(std::move(the_groups)),
         how(the_way),
-        num_shards(detail::sums_in_shards(how) ? how.num_shards() : groups.num_replicas),
         needs_whole(std::move(whole)) {
-    for (Stage* stage : the_stages) stages.try_emplace(stage->index(), *stage, owners);
+    const int num_shards = detail::sums_in_shards(how) ? how.num_shards() : groups.num_replicas;
+    for (Stage* stage : the_stages) {
+      std::vector<StageParts>& parts = stages[stage->index()];
+      parts.emplace_back(*stage, owners, groups, /*are_experts=*/false, num_shards);
+      // The replicas that share experts have one gradient sum of each expert together.
+      if (groups.expert_holders.count > 1 && groups.num_experts_ranks > 1)
+        parts.emplace_back(*stage, owners, groups, /*are_experts=*/true,
+                           groups.expert_holders.count);
+    }
   }
 
-  std::vector<ShardRange> subtrees_of(int replica) const {
+  static std::vector<ShardRange> subtrees_of(const StageParts& of, int holder) {
     return detail::largest_subtrees(
-        detail::shards_of_replica(replica, groups.num_replicas, num_shards), num_shards);
+        detail::shards_of_replica(holder, of.holders.count, of.num_shards), of.num_shards);
   }
   bool is_gathered(const StageParts& of, const ElementRange& range) const {
     return !needs_whole || needs_whole(of.stage.index(), range.parameter);
@@ -162,9 +179,9 @@ struct ReplicaSums::Impl {
     auto partial = std::make_shared<std::vector<Tensors>>(take_partial(of, microbatch.has_value()));
     auto exchanges = std::make_shared<Works>();
     for (std::size_t round = 0; round < of.num_rounds; ++round) {
-      Tensors pieces(static_cast<std::size_t>(groups.num_replicas));
-      for (int owner = 0; owner < groups.num_replicas; ++owner) {
-        if (owner == groups.replica) continue;
+      Tensors pieces(static_cast<std::size_t>(of.holders.count));
+      for (int owner = 0; owner < of.holders.count; ++owner) {
+        if (owner == of.holders.index) continue;
         Tensors parts;
         for (const ElementRange& range : of.ranges(owner, round)) {
           for (const at::Tensor& sum : (*partial)[range.parameter])
@@ -172,7 +189,7 @@ struct ReplicaSums::Impl {
         }
         pieces[static_cast<std::size_t>(owner)] = pack_parts(parts, of.device());
       }
-      exchanges->push_back(groups.replicas.all_to_all(std::move(pieces)));
+      exchanges->push_back(of.holders.group.all_to_all(std::move(pieces)));
     }
     return Work<void>([this, &of, microbatch, partial, exchanges] {
       const at::NoGradGuard no_grad;
@@ -181,8 +198,8 @@ struct ReplicaSums::Impl {
       for (std::size_t round = 0; round < of.num_rounds; ++round) {
         Tensors pieces = (*exchanges)[round].wait();
         const Tensors back = add_own(of, round, *partial, pieces, gradients);
-        const at::Tensor memory = take_one(pieces);
-        gatherings.push_back(groups.replicas.all_gather(pack_parts(back, of.device(), memory)));
+        const at::Tensor memory = take_one(of, pieces);
+        gatherings.push_back(of.holders.group.all_gather(pack_parts(back, of.device(), memory)));
       }
       for (std::size_t round = 0; round < of.num_rounds; ++round)
         put_gathered(of, round, gatherings[round].wait(), *partial, gradients);
@@ -191,10 +208,10 @@ struct ReplicaSums::Impl {
   }
 
   // Returns one received tensor for reuse of its memory, and frees the others.
-  at::Tensor take_one(Tensors& pieces) const {
+  static at::Tensor take_one(const StageParts& of, Tensors& pieces) {
     at::Tensor taken;
-    for (int giver = 0; giver < groups.num_replicas && !taken.defined(); ++giver) {
-      if (giver != groups.replica) taken = std::move(pieces[static_cast<std::size_t>(giver)]);
+    for (int giver = 0; giver < of.holders.count && !taken.defined(); ++giver) {
+      if (giver != of.holders.index) taken = std::move(pieces[static_cast<std::size_t>(giver)]);
     }
     pieces.clear();
     return taken;
@@ -218,11 +235,11 @@ struct ReplicaSums::Impl {
   // those of the sums that the other replicas will receive.
   Tensors add_own(const StageParts& of, std::size_t round, const std::vector<Tensors>& partial,
                   const Tensors& pieces, Tensors& gradients) const {
-    const Ranges& own = of.ranges(groups.replica, round);
+    const Ranges& own = of.ranges(of.holders.index, round);
     std::vector<std::vector<Term>> terms(own.size());
-    for (int giver = 0; giver < groups.num_replicas; ++giver) {
-      const std::vector<ShardRange> subtrees = subtrees_of(giver);
-      const bool is_own = giver == groups.replica;
+    for (int giver = 0; giver < of.holders.count; ++giver) {
+      const std::vector<ShardRange> subtrees = subtrees_of(of, giver);
+      const bool is_own = giver == of.holders.index;
       Tensors given;
       if (!is_own) {
         std::vector<PartMeta> metas;
@@ -240,7 +257,7 @@ struct ReplicaSums::Impl {
     }
     Tensors back;
     for (std::size_t r = 0; r < own.size(); ++r) {
-      at::Tensor sum = add_up(std::move(terms[r]), num_shards);
+      at::Tensor sum = add_up(std::move(terms[r]), of.num_shards);
       if (sum.defined()) {
         const at::Tensor part = place(of, own[r], partial, gradients);
         if (part.data_ptr() != sum.data_ptr()) part.copy_(sum);
@@ -253,8 +270,8 @@ struct ReplicaSums::Impl {
 
   void put_gathered(const StageParts& of, std::size_t round, const Tensors& gathered,
                     const std::vector<Tensors>& partial, Tensors& gradients) const {
-    for (int owner = 0; owner < groups.num_replicas; ++owner) {
-      if (owner == groups.replica) continue;
+    for (int owner = 0; owner < of.holders.count; ++owner) {
+      if (owner == of.holders.index) continue;
       Ranges ranges;
       std::vector<PartMeta> metas;
       for (const ElementRange& range : of.ranges(owner, round)) {
@@ -304,7 +321,7 @@ struct ReplicaSums::Impl {
         }
         at += numel;
       }
-      works->push_back(groups.replicas.all_reduce(flat));
+      works->push_back(of.holders.group.all_reduce(flat));
     }
     return Work<void>([this, &of, microbatch, partial, works, buckets = std::move(buckets)] {
       const at::NoGradGuard no_grad;
@@ -356,11 +373,18 @@ ReplicaSums::ReplicaSums(const Program& program, const std::vector<Stage*>& stag
 ReplicaSums::~ReplicaSums() = default;
 
 Work<void> ReplicaSums::reduce(int stage, std::optional<int> microbatch) {
-  StageParts& of = impl_->stages.at(stage);
-  if (impl_->groups.num_replicas == 1 || of.trainable.empty()) return Work<void>::done();
+  if (impl_->groups.num_replicas == 1) return Work<void>::done();
   const at::NoGradGuard no_grad;
-  return impl_->how.reduction == Reduction::kFast ? impl_->reduce_fast(of, microbatch)
-                                                  : impl_->reduce_exactly(of, microbatch);
+  auto works = std::make_shared<std::vector<Work<void>>>();
+  for (StageParts& of : impl_->stages.at(stage)) {
+    if (of.trainable.empty()) continue;
+    works->push_back(impl_->how.reduction == Reduction::kFast
+                         ? impl_->reduce_fast(of, microbatch)
+                         : impl_->reduce_exactly(of, microbatch));
+  }
+  return Work<void>([works] {
+    for (Work<void>& work : *works) work.wait();
+  });
 }
 
 }  // namespace sluice

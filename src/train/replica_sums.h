@@ -7,6 +7,8 @@
 //   replica 0: blocks of a | b      all to all: 0 gets both a's, 1 both b's
 //   replica 1: blocks of a | b      all gather: both get a0 + a1 and b0 + b1
 //
+// Experts are summed over the replicas that hold them.
+//
 // Fast mode: the group's all_reduce adds the replicas' sums in replica order.
 #pragma once
 

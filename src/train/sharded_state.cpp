@@ -92,25 +92,29 @@ void require_state(const std::set<std::string>& of_replica, std::size_t replica,
 
 }  // namespace
 
-NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGroups& groups) {
-  const at::NoGradGuard no_grad;
-  const std::vector<int> receivers = spread(tensors, groups.num_replicas);
-  std::vector<at::Tensor> pieces(static_cast<std::size_t>(groups.num_replicas));
-  for (int replica = 0; replica < groups.num_replicas; ++replica) {
+namespace {
+
+// tensors: those of all holders, in the same order. [holder] ranges are `of_replica` of the
+// holders' replicas.
+NamedTensors gather_among(const Holders& holders, const std::vector<ShardedTensor>& tensors) {
+  const std::vector<int> receivers = spread(tensors, holders.count);
+  std::vector<at::Tensor> pieces(static_cast<std::size_t>(holders.count));
+  for (int holder = 0; holder < holders.count; ++holder) {
     std::vector<at::Tensor> parts;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (receivers[i] == replica && tensors[i].own.defined())
+      if (receivers[i] == holder && tensors[i].own.defined())
         parts.push_back(tensors[i].own.contiguous().view(-1));
     }
     if (!parts.empty())
-      pieces[static_cast<std::size_t>(replica)] = pack_parts(parts, parts.front().device());
+      pieces[static_cast<std::size_t>(holder)] = pack_parts(parts, parts.front().device());
   }
-  const std::vector<at::Tensor> given = groups.replicas.all_to_all(std::move(pieces)).wait();
+  const std::vector<at::Tensor> given =
+      holders.group ? holders.group.all_to_all(std::move(pieces)).wait() : std::move(pieces);
 
   NamedTensors gathered;
   std::map<std::size_t, std::size_t> place;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (receivers[i] != groups.replica) continue;
+    if (receivers[i] != holders.index) continue;
     place[i] = gathered.size();
     gathered.emplace_back(tensors[i].name, at::empty(tensors[i].shape, tensors[i].options));
   }
@@ -132,6 +136,29 @@ NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGr
   return gathered;
 }
 
+}  // namespace
+
+NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGroups& groups) {
+  const at::NoGradGuard no_grad;
+  NamedTensors gathered;
+  for (const bool are_experts : {false, true}) {
+    const Holders holders = groups.holders_of(are_experts);
+    if (are_experts && groups.num_experts_ranks == 1) break;
+    std::vector<ShardedTensor> held;
+    for (ShardedTensor tensor : tensors) {
+      if (tensor.of_expert != are_experts) continue;
+      std::vector<std::optional<ElementRange>> of_holder;
+      for (int holder = 0; holder < holders.count; ++holder)
+        of_holder.push_back(tensor.of_replica[static_cast<std::size_t>(
+            groups.replica_of_holder(are_experts, holder))]);
+      tensor.of_replica = std::move(of_holder);
+      held.push_back(std::move(tensor));
+    }
+    for (auto& tensor : gather_among(holders, held)) gathered.push_back(std::move(tensor));
+  }
+  return gathered;
+}
+
 std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups& groups) {
   const auto own = by_name(state.optimizer);
   std::vector<ShardedTensor> tensors;
@@ -141,6 +168,7 @@ std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups
     for (const StateKind& kind : state_kinds(state.kind, use.value())) {
       ShardedTensor& tensor = tensors.emplace_back();
       tensor.name = kind.name + "/" + parameter.name;
+      tensor.of_expert = use.of_expert;
       if (kind.per_element) tensor.shape = use.value().sizes().vec();
       tensor.elements = elements_of_whole(use, kind.per_element);
       tensor.options = at::TensorOptions(use.value().device()).dtype(kind.dtype);
@@ -186,6 +214,7 @@ NamedTensors gather_callers_state(const NamedTensors& own, const RankModel& rank
       const bool per_element = !name.starts_with("step/");
       ShardedTensor& tensor = tensors.emplace_back();
       tensor.name = name;
+      tensor.of_expert = use.of_expert;
       if (per_element) tensor.shape = use.value().sizes().vec();
       tensor.elements = elements_of_whole(use, per_element);
       tensor.options =

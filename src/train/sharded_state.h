@@ -22,10 +22,12 @@ struct ShardedTensor {
   at::TensorOptions options;
   std::vector<std::optional<ElementRange>> of_replica;  // elements on each replica
   at::Tensor own;                                       // undefined if this replica has none
+  bool of_expert = false;
 };
 
 // Returns each tensor whole on one replica, in new memory. Tensors are spread over replicas by
-// size. Collective over the replicas, which must list the same tensors.
+// size. Collective over the replicas, which must list the same tensors, except experts that other
+// replicas hold.
 NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGroups& groups);
 
 struct ShardedState {

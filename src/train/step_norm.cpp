@@ -12,9 +12,12 @@ namespace sluice {
 namespace {
 
 // Whether this rank adds the parameter's norm to the total. Only the owner does. If tensor-parallel
-// ranks hold copies, only the first does.
-bool is_counted(const SharedParameter& parameter, const RunGroups& groups) {
-  return parameter.owner() == groups.place() && (parameter.is_divided || groups.is_first_share());
+// ranks, or the ranks that share experts, hold copies, only the first does. by_blocks: each replica
+// adds the norm of its own blocks.
+bool is_counted(const SharedParameter& parameter, const RunGroups& groups, bool by_blocks) {
+  const bool is_first = parameter.expert_coordinate || by_blocks || groups.expert_coordinate == 0;
+  return parameter.owner() == groups.place() && is_first &&
+         (parameter.is_divided || groups.is_first_share());
 }
 
 // Returns one norm per slice, in slice order. An undivided parameter has a single norm.
@@ -48,15 +51,17 @@ Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters,
         GradientNorms norms;
         std::vector<double> values;
         const std::vector<int>& members = groups.copy.members();
-        const auto message_of = [&](int place, int share) -> Unpacker& {
-          const int rank = rank_at(mesh, place, groups.replica, share);
+        const auto message_of = [&](const SharedParameter& parameter, int share) -> Unpacker& {
+          const int replica =
+              replica_of_expert(mesh, groups.replica, parameter.expert_coordinate.value_or(0));
+          const int rank = rank_at(mesh, parameter.place, replica, share);
           const auto member = std::lower_bound(members.begin(), members.end(), rank);
           return messages[static_cast<std::size_t>(member - members.begin())];
         };
         for (const SharedParameter& parameter : parameters) {
           add_norms(norms, values, parameter,
                     norms_of_slices(parameter, groups, [&](int share, int /*slice*/) {
-                      return message_of(parameter.owner(), share).take<double>();
+                      return message_of(parameter, share).take<double>();
                     }));
         }
         for (const Unpacker& message : messages) message.finish();
@@ -81,7 +86,10 @@ Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
                     norms_of_slices(parameter, groups, [&](int share, int /*slice*/) {
                       std::vector<double> squares;
                       for (int replica = 0; replica < groups.num_replicas; ++replica) {
-                        const int rank = rank_at(mesh, parameter.owner(), replica, share);
+                        const int coordinate =
+                            parameter.expert_coordinate.value_or(replica % mesh.size(Axis::kEp));
+                        if (replica_of_expert(mesh, replica, coordinate) != replica) continue;
+                        const int rank = rank_at(mesh, parameter.place, replica, share);
                         const auto more =
                             messages[static_cast<std::size_t>(rank)].take<std::vector<double>>();
                         squares.insert(squares.end(), more.begin(), more.end());
@@ -144,7 +152,7 @@ Work<GradientNorms> post_gradient_norms(
   take_squares([&](const SquaresOf& squares_of) {
     own.clear();
     for (const SharedParameter& parameter : parameters) {
-      if (is_counted(parameter, groups))
+      if (is_counted(parameter, groups, /*by_blocks=*/false))
         own.push_back(norms_here(parameter, gradient_of(parameter.uses.front()), squares_of));
     }
   });
@@ -159,7 +167,7 @@ Work<GradientNorms> post_block_norms(
   take_squares([&](const SquaresOf& squares_of) {
     own.clear();
     for (const SharedParameter& parameter : parameters) {
-      if (!is_counted(parameter, groups)) continue;
+      if (!is_counted(parameter, groups, /*by_blocks=*/true)) continue;
       const ParameterUse& use = parameter.uses.front();
       const auto range = owners.range(use.stage->index(), use.index, groups.replica);
       own.push_back(squares_here(parameter, range ? gradient_of(use) : at::Tensor(),
@@ -170,7 +178,7 @@ Work<GradientNorms> post_block_norms(
 }
 
 bool StepNorms::is_owned(const SharedParameter& parameter) const {
-  return is_counted(parameter, groups_);
+  return is_counted(parameter, groups_, owners_ != nullptr);
 }
 
 at::Tensor StepNorms::own_elements(const SharedParameter& parameter, std::int64_t& begin) const {

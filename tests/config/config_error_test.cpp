@@ -411,7 +411,7 @@ TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
       {"parallelism.context_parallel_degree", "2"},
       {"parallelism.context_parallel_slices", "2"},
       {"parallelism.context_parallel_method", "\"allgather\""},
-      {"parallelism.expert_parallel_degree", "2"},
+      {"parallelism.expert_parallel_sources", "1"},
   };
   for (const auto& [key, value] : not_built) {
     const std::string message = refusal("", {{key, value}});
@@ -420,7 +420,7 @@ TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
         << message;
   }
   EXPECT_EQ(refusal("[parallelism]\ncontext_parallel_degree = 1\ncontext_parallel_slices = 0\n"
-                    "context_parallel_method = \"alltoall\"\nexpert_parallel_degree = 1\n"),
+                    "context_parallel_method = \"alltoall\"\nexpert_parallel_sources = 0\n"),
             "accepted");
 }
 

@@ -114,8 +114,9 @@ Plan draft_one(Question& question, const Candidate& candidate) {
   note(plan.partition.notes);
   note(notes_of_rows(plan));
   note(check_data_parallel(plan.options.data_parallel, plan.schedule, candidate.own.has_value()));
-  plan.program.mesh = mesh_of(plan.schedule.num_ranks(), plan.options.data_parallel,
-                              plan.options.rank_order, plan.options.tensor_parallel);
+  plan.program.mesh =
+      mesh_of(plan.schedule.num_ranks(), plan.options.data_parallel, plan.options.rank_order,
+              plan.options.tensor_parallel, plan.options.expert_parallel);
   note(set_recomputed(plan.model, plan.partition, question.options().activation_checkpoint));
   if (question.times()) plan.costs = stage_costs(*question.times(), plan.partition);
   return plan;

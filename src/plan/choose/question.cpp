@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "plan/data_parallel.h"
+#include "plan/expert_parallel.h"
 #include "plan/recompute.h"
 #include "plan/slices.h"
 #include "plan/trainable.h"
@@ -76,7 +77,8 @@ void require_layout(const PipelineOptions& options) {
   require_one_reduction(options);
   const int num_ranks = own ? own->num_ranks() : options.num_ranks.value_or(1);
   if (num_ranks >= 1)
-    mesh_of(num_ranks, options.data_parallel, options.rank_order, options.tensor_parallel);
+    mesh_of(num_ranks, options.data_parallel, options.rank_order, options.tensor_parallel,
+            options.expert_parallel);
 }
 
 template <typename Make>
@@ -105,10 +107,15 @@ Question::Question(ModelSpec model, const PipelineOptions& options) : options_(o
   warn_of_one_microbatch(options, base_.warnings);
   check_tensor_parallel(base_.options.tensor_parallel);
   require_dividable(base_.model, base_.options.tensor_parallel);
+  check_expert_parallel(base_.model, options);
   require_layout(options);
   require_recomputable(base_.model, options.activation_checkpoint);
   set_times();
   if (base_.options.tensor_parallel.num_slices() > 1) take_share();
+  divide_casted_experts(base_.model, base_.options.expert_parallel);
+  if (times_ && base_.options.expert_parallel.degree > 1)
+    times_ = std::make_shared<const LayerTimes>(
+        with_shared_experts(*times_, base_.model, base_.options));
   if (cuts_by_costs()) set_layer_costs();
 }
 

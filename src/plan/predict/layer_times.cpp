@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/system_text.h"
 #include "base/text.h"
+#include "plan/expert_parallel.h"
 #include "plan/optimizer_state.h"
 #include "plan/option_words.h"
 #include "plan/predict/activation_memory.h"
@@ -237,6 +238,34 @@ LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpe
     if (info.operators) set_activations(layer_activations(info, shape), layer);
     if (is_divided) add_exchanges(info, how, times, layer);
     if (how.sequence) layer.output_bytes *= part;
+  }
+  return times;
+}
+
+LayerTimes with_shared_experts(LayerTimes times, const ModelSpec& model,
+                               const PipelineOptions& options) {
+  const int degree = options.expert_parallel.degree;
+  if (degree == 1) return times;
+  for (std::size_t i = 0; i < times.layers.size(); ++i) {
+    const LayerInfo& info = model.layers[i];
+    LayerTime& layer = times.layers[i];
+    if (detail::num_experts(info) == 0) continue;
+    double bytes = 0, held = 0, whole = 0;
+    for (const ValueSpec& value : info.writes)
+      if (value.name == "hidden") bytes += value.bytes_at(times.of.microbatch);
+    for (const ParameterSpec& parameter : info.parameters) {
+      held += static_cast<double>(detail::most_held(info, parameter, options));
+      whole += static_cast<double>(detail::most_held(parameter, options.tensor_parallel));
+    }
+    for (double* each : {&layer.held_bytes, &layer.optimizer_step, &layer.cast})
+      *each *= whole > 0 ? held / whole : 1.0;
+    // Tokens go to the experts and results come back. So do their gradients.
+    const double sent = bytes * detail::experts_per_token(info) * (degree - 1) / degree;
+    const double exchanges =
+        2 * (times.latency + (times.bandwidth > 0 ? sent / times.bandwidth : 0.0));
+    layer.forward += exchanges;
+    layer.backward_input += exchanges;
+    layer.backward += exchanges;
   }
   return times;
 }

@@ -9,6 +9,7 @@
 #include "sluice/model_spec.h"
 #include "sluice/options.h"
 #include "sluice/partition.h"
+#include "sluice/plan.h"
 #include "sluice/simulate.h"
 
 namespace sluice {
@@ -73,6 +74,11 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
 // rank's costs.
 LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpec& share,
                         const TensorParallel& how);
+
+// Scales times to a rank that has only its own experts, and adds the exchanges of tokens at even
+// routes.
+LayerTimes with_shared_experts(LayerTimes times, const ModelSpec& model,
+                               const PipelineOptions& options);
 
 LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbatch,
                          OptimizerKind optimizer);

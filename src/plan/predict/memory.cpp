@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/saturate.h"
+#include "plan/expert_parallel.h"
 #include "plan/operator_costs.h"
 #include "plan/optimizer_state.h"
 #include "plan/predict/activation_memory.h"
@@ -41,25 +42,36 @@ std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
       if (!parameter.trainable) continue;
       const bool by_slice =
           slices_here > 1 && detail::has_gradient_of_each_slice(info, parameter.name);
-      bytes = saturating_add(bytes, saturating_multiply(kFloat32 * (by_slice ? slices_here : 1),
-                                                        detail::most_held(parameter, shares)));
+      bytes = saturating_add(bytes,
+                             saturating_multiply(kFloat32 * (by_slice ? slices_here : 1),
+                                                 detail::most_held(info, parameter, plan.options)));
     }
   }
   return bytes;
 }
 
-detail::ExchangedParameters exchanged_parameters(const Plan& plan, const StageContent& stage) {
+// Bytes of the stage's parameters that are experts, or of the others. Fewer replicas hold an
+// expert.
+detail::ReplicaBytes exchanged_bytes(const Plan& plan, const StageContent& stage,
+                                     bool are_experts) {
   detail::ExchangedParameters exchanged;
   exchanged.bytes_of_number = 1;
   for (const int layer : stage.layers) {
-    for (const ParameterSpec& parameter : plan.model.layers[layer].parameters) {
+    const LayerInfo& info = plan.model.layers[layer];
+    for (const ParameterSpec& parameter : info.parameters) {
+      if (detail::is_shared_expert(info, parameter.name, plan.options) != are_experts) continue;
       (parameter.trainable ? exchanged.trained : exchanged.frozen)
-          .push_back(detail::most_held(parameter, plan.options.tensor_parallel));
+          .push_back(detail::most_held(info, parameter, plan.options));
       exchanged.bytes_of_number =
           std::max<std::int64_t>(exchanged.bytes_of_number, dtype_bytes(parameter.dtype));
     }
   }
-  return exchanged;
+  DataParallel holders = plan.options.data_parallel;
+  if (are_experts) {
+    holders.degree /= plan.options.expert_parallel.degree;
+    holders.shards = 0;
+  }
+  return detail::replica_bytes(exchanged, holders);
 }
 
 // Parameters of a rank, counting tied ones once.
@@ -74,11 +86,12 @@ struct RankParameters {
 void add_parameters(const Plan& plan, const StageContent& stage, RankParameters& of,
                     RankMemory& rank) {
   for (const int layer : stage.layers) {
-    for (const ParameterSpec& parameter : plan.model.layers[layer].parameters) {
+    const LayerInfo& info = plan.model.layers[layer];
+    for (const ParameterSpec& parameter : info.parameters) {
       const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
       if (!of.held.insert(name).second) continue;
       const std::int64_t width = dtype_bytes(parameter.dtype);
-      const std::int64_t held = detail::most_held(parameter, plan.options.tensor_parallel);
+      const std::int64_t held = detail::most_held(info, parameter, plan.options);
       rank.num_parameters += held;
       rank.parameter_bytes += width * held;
       if (parameter.trainable) {
@@ -204,7 +217,9 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
                        saturating_multiply(open_sums(replicas), gradient_bytes_of(plan, stage)));
     add_parameters(plan, stage, parameters, of);
     if (replicas.degree == 1) continue;
-    exchanged[index] = replica_bytes(exchanged_parameters(plan, stage), replicas);
+    exchanged[index] = exchanged_bytes(plan, stage, /*are_experts=*/false);
+    if (plan.options.expert_parallel.degree > 1)
+      exchanged[index].add(exchanged_bytes(plan, stage, /*are_experts=*/true));
     share.trained_numbers = saturating_add(share.trained_numbers, exchanged[index].trained_numbers);
     share.trained_share = saturating_add(share.trained_share, exchanged[index].trained_share);
     share.frozen_share = saturating_add(share.frozen_share, exchanged[index].frozen_share);

@@ -43,6 +43,14 @@ int open_sums(const DataParallel& options) {
   return most;
 }
 
+void ReplicaBytes::add(const ReplicaBytes& more) {
+  for (std::int64_t ReplicaBytes::*const bytes :
+       {&ReplicaBytes::gradients, &ReplicaBytes::reduced, &ReplicaBytes::finishing,
+        &ReplicaBytes::updated, &ReplicaBytes::trained_numbers, &ReplicaBytes::trained_share,
+        &ReplicaBytes::frozen_share, &ReplicaBytes::gathered})
+    this->*bytes = saturating_add(this->*bytes, more.*bytes);
+}
+
 ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel& options) {
   const std::int64_t trained = sum_of(stage.trained), width = stage.bytes_of_number;
   ReplicaBytes bytes;

@@ -30,6 +30,8 @@ struct ReplicaBytes {
   std::int64_t trained_share = 0,
                frozen_share = 0;  // parameters of the replica's shard, or all if not sharded
   std::int64_t gathered = 0;      // from UNSHARD to RESHARD
+
+  void add(const ReplicaBytes& more);
 };
 ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel& options);
 
