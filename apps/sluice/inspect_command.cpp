@@ -49,7 +49,11 @@ std::map<std::string, std::string> field_names(const std::string& text) {
       throw Error(ErrorKind::kUsage, {.what = "'" + pair + "' in --fields has no '='",
                                       .remedy = "for example --fields prompt=question"});
     }
-    names[pair.substr(0, equals)] = pair.substr(equals + 1);
+    const std::string name = pair.substr(0, equals);
+    if (!names.emplace(name, pair.substr(equals + 1)).second) {
+      throw Error(ErrorKind::kUsage,
+                  {.what = "--fields names '" + name + "' twice", .remedy = "keep one of them"});
+    }
     begin += pair.size() + 1;
   }
   return names;
@@ -181,7 +185,7 @@ int inspect(const InspectArguments& arguments) {
   }
   options.append_eos = arguments.append_eos;
   options.assistant_only_loss = arguments.assistant_only_loss;
-  if (!arguments.train_on.empty()) options.train_on = {arguments.train_on};
+  if (!arguments.train_on.empty()) options.train_on = {to_lower(arguments.train_on)};
   options.fields = field_names(arguments.fields);
   options.first_rows = arguments.rows.value_or(options.first_rows);
   Json files = Json::array();

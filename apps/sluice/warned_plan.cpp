@@ -24,7 +24,7 @@ namespace {
 constexpr std::uintmax_t kCountedBytes = std::uintmax_t{32} << 20;
 
 // Returns the steps in epochs, or why they are not known. A plan needs no data, so without data it
-// returns "".
+// returns "". Throws Error(kUsage) if validation.split leaves no row for training or validation.
 std::string steps_note(RunConfig config, const ModelSpec& model) {
   const bool needs_rows = config.training.epochs > 0;
   const auto unknown = [&](const std::string& reason) {
@@ -40,6 +40,7 @@ std::string steps_note(RunConfig config, const ModelSpec& model) {
     set_steps(config, data);
     return steps_text(config, data);
   } catch (const Error& error) {
+    if (error.where() == config.origins.at("validation.split")) throw;
     return unknown(error.what());
   } catch (const std::filesystem::filesystem_error& error) {
     return unknown(error.what());

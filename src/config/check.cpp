@@ -9,7 +9,9 @@
 #include "config/batch_sizes.h"
 #include "config/config_words.h"
 #include "config/key_table.h"
+#include "config/option_keys.h"
 #include "config/origins.h"
+#include "data/row_shape.h"
 #include "plan/data_parallel.h"
 #include "plan/option_words.h"
 #include "sluice/error.h"
@@ -168,6 +170,17 @@ void check_stage_to_rank(const RunConfig& config) {
   }
 }
 
+// An exported graph has fields of its own, which are not known here.
+void check_rows(const RunConfig& config) {
+  try {
+    data::SourceOptions counted;
+    data::set_counted_messages(config.data, counted);
+    if (config.model.graph.empty()) data::check_field_names(config.data.fields, {});
+  } catch (const Error& error) {
+    throw with_places(config, error);
+  }
+}
+
 void check_validation(const RunConfig& config) {
   const ValidationOptions& options = config.validation;
   if (options.split > 0 && !options.files.empty())
@@ -234,6 +247,7 @@ void check_together(const RunConfig& config) {
   check_balance(config);
   check_auto(config);
   check_stage_to_rank(config);
+  check_rows(config);
   check_validation(config);
   check_epochs(config);
   check_warmup(config);

@@ -164,8 +164,9 @@ Ids labels_of(const TextTokens& tokens, const std::vector<Turn>& turns, const Id
 void require_sound_speech(const Speech& speech, const std::string& field, bool assistant_only) {
   if (!speech.wrong.empty()) {
     const char* const usual =
-        field == "messages"
-            ? "messages are a list of {\"role\": \"user\", \"content\": \"...\"}"
+        field == "messages" ? "messages are a list of {\"role\": \"user\", \"content\": \"...\"}"
+        : field == "conversations"
+            ? "conversations are a list of {\"from\": \"human\", \"value\": \"...\"}"
             : "it is a text, or a list of {\"role\": \"user\", \"content\": \"...\"}";
     refuse_row("'" + field + "': " + speech.wrong, speech.remedy.empty() ? usual : speech.remedy);
   }

@@ -107,7 +107,9 @@ TEST_F(DataCommandTest, InspectNamesTheShapeAndMarksWhatCounts) {
   EXPECT_NE(text.find("rows of         prompt and completion"), std::string::npos) << text;
   EXPECT_NE(text.find("counted tokens  2"), std::string::npos) << text;
   EXPECT_EQ(inspect({"--fields", "prompt"}).exit_code, 2);
+  EXPECT_EQ(inspect({"--fields", "prompt=q,prompt=a"}).exit_code, 2);
   EXPECT_EQ(inspect({"--train-on", "user"}).exit_code, 2);
+  EXPECT_EQ(inspect({"--fields", names, "--train-on", "All"}).exit_code, 0);
   EXPECT_EQ(inspect({}).exit_code, 3);
 }
 
@@ -238,6 +240,22 @@ TEST_F(DataCommandTest, NamesAndTextsOfFilesDoNotSteerTheTerminal) {
     expect_harmless(result.out + result.err);
     EXPECT_NE(result.out + result.err, "");
   }
+}
+
+TEST_F(DataCommandTest, ConfigCheckRefusesASplitThatLeavesNoRow) {
+  test::write_file(folder_ / "rows.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+  const std::string config = folder_ / "run.toml";
+  test::write_file(config, "[model]\npath = \"" SLUICE_TEST_DATA
+                           "/reference/models/llama_untied\"\n[data]\nfiles = [\"rows.jsonl\"]\n"
+                           "tokenizer = \"bytes\"\n[parallelism]\npipeline_parallel_degree = 2\n"
+                           "[validation]\ninterval = 1\n");
+  const auto check = [&](const std::string& split) {
+    return run_sluice({"config", "check", config, "--validation.split", split});
+  };
+  const ProgramResult all = check("2");
+  EXPECT_EQ(all.exit_code, 2);
+  EXPECT_NE(all.err.find("--validation.split"), std::string::npos) << all.err;
+  EXPECT_EQ(check("1").exit_code, 0) << check("1").err;
 }
 
 TEST_F(DataCommandTest, InspectRefusesWhatTrainingRefusesWithAndWithoutATokenizer) {

@@ -317,6 +317,19 @@ TEST_F(ConfigErrorTest, NamesTheNearestWord) {
             "'user' is not a value of data.train_on; F:2:13; one of: assistant, last, all");
 }
 
+TEST_F(ConfigErrorTest, RefusesKeysOfRowsThatContradict) {
+  EXPECT_EQ(
+      refusal("[data]\nassistant_only_loss = true\ntrain_on = \"all\"\n"),
+      "data.train_on = \"all\" contradicts `data.assistant_only_loss` = true; F:3:1; remove one "
+      "of them");
+  EXPECT_EQ(
+      refusal("[data]\ntrain_on = [\"assistant\", \"last\"]\n"),
+      "data.train_on = assistant, last; F:2:1; write [\"assistant\"], \"last\" or \"all\"; in "
+      "a row, 'weight' or 'train' of a message excludes it");
+  EXPECT_EQ(refusal("[data]\nfields = { promt = \"q\" }\n"),
+            "'promt' is no field of a row; F:2:1; did you mean 'prompt'?");
+}
+
 TEST_F(ConfigErrorTest, NamesTheNearestWordOfAList) {
   EXPECT_EQ(refusal("[checkpoint]\nallow = [\"data\", \"modle\"]\n"),
             "'modle' is not a value of checkpoint.allow; F:2:18; did you mean 'model'?");

@@ -209,6 +209,8 @@ TEST_F(RowShapeTest, WhatAShapeCannotSayIsAnErrorWithItsLine) {
     EXPECT_NE(error.fact().find(what), std::string::npos) << json << error.fact();
     EXPECT_EQ(error.where().rfind(folder_ / "a.jsonl:1", 0), 0u) << error.where();
   }
+  const std::string remedy = refused(row(rows.front().first)).remedy();
+  EXPECT_NE(remedy.find("\"from\": \"human\""), std::string::npos) << remedy;
 }
 
 TEST_F(RowShapeTest, AFileHasOneShape) {
