@@ -16,7 +16,7 @@ lines=$(find include -name '*.h' -exec cat {} + | wc -l)
 [ "$promised" -le 18 ] || fail "include/sluice: $promised headers beside sluice.h, at most 18"
 [ "$parts" -le 16 ] || fail "include/sluice/parts: $parts headers, at most 16"
 [ "$all" -eq $((promised + parts + 1)) ] || fail "include: a header is neither in include/sluice nor in include/sluice/parts"
-[ "$lines" -le 4550 ] || fail "include: $lines lines, at most 4500"
+[ "$lines" -le 4500 ] || fail "include: $lines lines, at most 4500"
 for header in $(find include -name '*.h' | sort); do
   name=${header#include/}
   [ "$name" = sluice/sluice.h ] ||

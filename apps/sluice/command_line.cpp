@@ -18,6 +18,7 @@
 #include "base/as_error.h"
 #include "base/error_list.h"
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "config/peer_keys.h"
 #include "launch/reported_elsewhere.h"

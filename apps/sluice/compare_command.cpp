@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/nearest_name.h"
 #include "base/option_names.h"
 #include "base/print.h"
 #include "base/words.h"

@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/nearest_name.h"
 #include "base/print.h"
 #include "base/text.h"
 #include "commands.h"

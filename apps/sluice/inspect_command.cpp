@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/nearest_name.h"
 #include "base/print.h"
 #include "base/printable.h"
 #include "base/text.h"

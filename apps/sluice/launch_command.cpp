@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"

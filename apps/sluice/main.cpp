@@ -15,6 +15,7 @@
 #include "allocator_settings.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/nearest_name.h"
 #include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"

@@ -17,6 +17,7 @@
 #include "config/memory_size.h"
 #include "emit_option.h"
 #include "output_file.h"
+#include "plan/action_kinds.h"
 #include "plan/choose/search/search_question.h"
 #include "plan/option_words.h"
 #include "plan/passes/passes.h"

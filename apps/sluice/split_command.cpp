@@ -6,6 +6,7 @@
 
 #include "archive/graph_model.h"
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/option_names.h"
 #include "base/print.h"
 #include "base/text.h"

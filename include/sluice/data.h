@@ -90,8 +90,7 @@ struct FieldOption {
 // The unit over which a step's loss is averaged.
 enum class CountOf { kLabels, kRows };
 
-// Which rows of the files a TokenData reads. Rows are held out for validation.
-enum class DataPart { kTraining, kHeldOut };
+enum class DataPart { kTraining, kHeldOut };  // rows are held out for validation
 
 struct TokenDataOptions {
   DataOptions data;
@@ -106,20 +105,15 @@ struct TokenDataOptions {
   std::int64_t vocab_size = 0;
   std::int64_t num_labels = 0;  // 0: vocab_size
   std::int64_t seed = 0;
-  std::string model_directory;  // for tokenizer "auto"
-  // model_type of config.json, for chat_template.
-  std::string model_family = {};
-  // Limit (exclusive) of position_ids.
-  std::optional<std::int64_t> max_positions = {};
+  std::string model_directory;                     // for tokenizer "auto"
+  std::string model_family = {};                   // model_type of config.json, for chat_template
+  std::optional<std::int64_t> max_positions = {};  // exclusive limit of position_ids
   // Number of data.files in each entry of data.weights. Empty: one per entry if there are weights,
   // else one entry with all files.
   std::vector<std::int64_t> files_per_entry = {};
-  // Additional model inputs, read from .jsonl rows.
-  std::vector<FieldOption> fields = {};
-  // Whether rows have tokens, or only `fields`.
-  bool tokens = true;
-  // A step without counted labels or rows is refused.
-  CountOf count = CountOf::kLabels;
+  std::vector<FieldOption> fields = {};  // additional model inputs, read from .jsonl rows
+  bool tokens = true;                    // false: rows have only `fields`
+  CountOf count = CountOf::kLabels;      // a step in which nothing counts is refused
   bool takes_mask = true, takes_positions = true;
   // Whether padding has attention_mask 0, as for models whose tokens see later ones.
   bool masks_padding = false;
@@ -138,11 +132,6 @@ struct StepsDone {
   DataPosition position;
   friend bool operator==(const StepsDone&, const StepsDone&) = default;
 };
-
-// Returns the first position of a step (1-based) if steps after `done` read batch_size sequences
-// each over all replicas. A changed batch size neither repeats nor skips sequences.
-DataPosition position_of_step(std::int64_t step, std::int64_t batch_size,
-                              const StepsDone& done = {});
 
 using FieldNumbers = std::variant<std::vector<std::uint8_t>, std::vector<std::int64_t>,
                                   std::vector<float>, std::vector<double>>;
@@ -168,10 +157,8 @@ struct TokenRows {
   // their document.
   std::vector<std::uint8_t> attention_mask = {};  // empty: all 1
   std::vector<std::int32_t> position_ids = {};    // empty: 0, 1, 2, ...
-  // [num_rows] tokens before the padding. Empty: all seq_len.
-  std::vector<std::int64_t> lengths = {};
-  // In the order of TokenDataOptions::fields.
-  std::vector<FieldRows> fields = {};
+  std::vector<std::int64_t> lengths = {};  // [num_rows] tokens before the padding; empty: seq_len
+  std::vector<FieldRows> fields = {};      // in the order of TokenDataOptions::fields
   std::int64_t counted_labels(std::int64_t first, std::int64_t count) const;
 };
 

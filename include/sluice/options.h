@@ -35,9 +35,6 @@ struct OptimizerOptions {
   double momentum = 0.0;
 };
 
-// Returns kSgdMomentum for kSgd with momentum, otherwise options.kind.
-OptimizerKind kind_of_state(const OptimizerOptions& options);
-
 enum class Decay { kConstant, kLinear, kCosine };
 
 struct LearningRateOptions {
@@ -49,10 +46,8 @@ struct LearningRateOptions {
   double min_lr_factor = 0.0;
 };
 
-// Returns warmup_steps, or the steps of warmup_ratio, rounded up as in Hugging Face's Trainer.
-std::int64_t warmup_steps_of(std::int64_t num_steps, const LearningRateOptions& options);
-
-// Returns the learning rate of step k of N, both 1-based, with w = warmup_steps_of(N):
+// Returns the learning rate of step k of N, both 1-based. w is warmup_steps, or the steps of
+// warmup_ratio, rounded up as in Hugging Face's Trainer.
 //
 //     k <= w:     base * k / w
 //     k >  w:     t = (k - w) / (N - w), m = min_lr_factor
@@ -131,9 +126,8 @@ struct TensorParallel {
   friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
 };
 
-// Expert parallelism: `degree` neighboring replicas share the experts of each layer and exchange
-// tokens. A rank adds up the gradients of its experts over all tokens that it receives, so the bits
-// depend on the degree.
+// `degree` neighboring replicas share the experts of each layer and exchange tokens. A rank adds up
+// its experts' gradients over all tokens that it receives, so the bits depend on the degree.
 struct ExpertParallel {
   int degree = 1;  // divides the replicas and the experts
 

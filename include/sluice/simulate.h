@@ -59,12 +59,7 @@ struct Costs {
 // and B defaults to I + W. Throws Error(kUsage) for a bad text.
 Costs parse_costs(std::string_view text);
 // Parses the JSON of docs/simulate.md. Throws Error(kInput) for a bad text.
-Costs parse_costs_json(std::string_view text, const std::string& file_name);
 Costs read_costs(const std::string& path);
-
-// Changes the costs of `stages`, whose backward B cannot be split into the input gradient (I) and
-// the weight gradient (W). I then costs as much as B, and W costs nothing.
-Costs add_unsplit_costs(Costs costs, int num_stages, const std::vector<int>& stages);
 
 struct TimedAction {
   Action action;

@@ -7,6 +7,7 @@
 
 #include "archive/graph_nodes.h"
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {

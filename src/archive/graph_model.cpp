@@ -11,6 +11,7 @@
 #include "archive/graph_kind.h"
 #include "archive/graph_rewrites.h"
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/saturate.h"
 #include "base/strict_json.h"
 #include "base/text.h"

@@ -6,6 +6,7 @@
 
 #include "archive/graph_nodes.h"
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "family/aten_operators.h"
 #include "sluice/error.h"
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/edit_distance.h"
+#include "base/nearest_name.h"
 #include "base/printable.h"
 
 namespace sluice {

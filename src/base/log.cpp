@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/nearest_name.h"
 #include "base/printable.h"
 #include "sluice/error.h"
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/nearest_name.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {

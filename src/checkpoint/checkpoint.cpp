@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_error.h"
 #include "checkpoint/manifest.h"

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "checkpoint/kept_tensors.h"
 #include "checkpoint/manifest.h"

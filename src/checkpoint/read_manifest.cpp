@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/nearest_name.h"
 #include "checkpoint/manifest.h"
 #include "io/published_directory.h"
 #include "io/step_name.h"

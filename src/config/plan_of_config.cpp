@@ -23,6 +23,7 @@
 #include "plan/choose/best.h"
 #include "plan/data_parallel.h"
 #include "plan/divided_layers.h"
+#include "plan/optimizer_state.h"
 #include "plan/option_words.h"
 #include "plan/partition/evaluation_partition.h"
 #include "plan/predict/layer_costs.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "config/paths.h"
 #include "sluice/error.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/edit_distance.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "config/key_table.h"
 #include "config/peer_keys.h"

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/nearest_name.h"
 #include "base/printable.h"
 #include "base/safetensors_header.h"
 #include "base/strict_json.h"

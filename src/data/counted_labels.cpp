@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "data/sequence_order.h"
 #include "sluice/error.h"
 
 namespace sluice::data {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "sluice/error.h"
 

@@ -8,6 +8,15 @@
 #include "data/mixture.h"
 #include "sluice/data.h"
 
+namespace sluice {
+
+// Returns the first position of a step (1-based) if steps after `done` read batch_size sequences
+// each over all replicas. A changed batch size neither repeats nor skips sequences.
+DataPosition position_of_step(std::int64_t step, std::int64_t batch_size,
+                              const StepsDone& done = {});
+
+}  // namespace sluice
+
 namespace sluice::data {
 
 class SequenceOrder {

@@ -12,6 +12,7 @@
 #include "data/counted_labels.h"
 #include "data/data_entries.h"
 #include "data/file_watch.h"
+#include "data/sequence_order.h"
 #include "sluice/data.h"
 #include "sluice/error.h"
 

@@ -7,6 +7,7 @@
 #include "base/content_hash.h"
 #include "base/format.h"
 #include "base/text.h"
+#include "plan/action_kinds.h"
 #include "plan/neighbours.h"
 
 namespace sluice {

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "base/nearest_name.h"
 #include "parallel/divided_weights.h"
 #include "sluice/error.h"
 #include "sluice/layer.h"

@@ -13,6 +13,7 @@
 #include "base/format.h"
 #include "base/places.h"
 #include "base/text.h"
+#include "plan/action_kinds.h"
 
 namespace sluice {
 namespace {

@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "engine/step_timer.h"
+#include "plan/action_kinds.h"
 
 namespace sluice {
 namespace {

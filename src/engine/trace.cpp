@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "plan/action_kinds.h"
 
 namespace sluice {
 namespace {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "family/decoder.h"
 #include "family/planned.h"

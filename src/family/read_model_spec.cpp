@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/hub_id.h"
+#include "base/nearest_name.h"
 #include "base/strict_json.h"
 #include "family/families.h"
 #include "family/family_kind.h"

@@ -1,5 +1,6 @@
 #include "sluice/parts/hf_directory.h"
 
+#include "base/nearest_name.h"
 #include "io/hf_shards.h"
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/file.h"
+#include "base/nearest_name.h"
 #include "base/safetensors_header_json.h"
 #include "base/text.h"
 #include "io/safetensors.h"

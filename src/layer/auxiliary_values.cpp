@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/name_pattern.h"
+#include "base/nearest_name.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "layer/call_place.h"
 #include "layer/casted_weights.h"
 #include "layer/declared_slices.h"

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <typeinfo>
 
+#include "base/nearest_name.h"
 #include "sluice/error.h"
 
 namespace sluice {

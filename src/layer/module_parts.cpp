@@ -12,6 +12,7 @@
 
 #include "base/class_name.h"
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {

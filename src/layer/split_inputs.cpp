@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "sluice/error.h"
 

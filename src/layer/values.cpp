@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/nearest_name.h"
 #include "sluice/error.h"
 #include "sluice/parts/values.h"
 

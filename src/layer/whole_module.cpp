@@ -8,6 +8,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
+#include "base/nearest_name.h"
 #include "layer/crash_word.h"
 #include "layer/deferred.h"
 #include "layer/module_parts.h"

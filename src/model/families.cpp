@@ -1,5 +1,6 @@
 #include "model/families.h"
 
+#include "base/nearest_name.h"
 #include "family/gemma.h"
 #include "family/llama.h"
 #include "family/olmo2.h"

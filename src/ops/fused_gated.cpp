@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/nearest_name.h"
 #include "base/words.h"
 #include "ops/kernels/kernels.h"
 #include "ops/named.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "plan/action_kinds.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -3,6 +3,24 @@
 #include "sluice/parts/action.h"
 #include "sluice/parts/flow.h"
 
+namespace sluice {
+
+constexpr bool is_transfer(ActionKind kind) {
+  return kind >= ActionKind::kSendForward && kind <= ActionKind::kRecvBackward;
+}
+// True for an instruction that only starts work (program.h).
+inline bool is_post(ActionKind kind) {
+  return kind == ActionKind::kUnshard ||
+         (kind >= ActionKind::kReduceGrad && kind <= ActionKind::kUpdate);
+}
+// The mesh axes over which ranks communicate. Empty for compute and OPTIMIZER_STEP.
+AxisSet axes_of(ActionKind kind);
+
+// Appends to_text(action).
+void append_text(const Action& action, std::string& out);
+
+}  // namespace sluice
+
 namespace sluice::detail {
 
 // Calls visit() for each F (forward), B (backward), I (input gradient) or W (weight gradient) in

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "plan/crossing.h"
 #include "sluice/error.h"
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "plan/neighbours.h"
 #include "plan/passes/passes.h"

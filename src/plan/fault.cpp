@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "plan/action_kinds.h"

@@ -1,3 +1,5 @@
+#include "plan/learning_rate.h"
+
 #include <cmath>
 #include <numbers>
 

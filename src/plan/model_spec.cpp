@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/nearest_name.h"
 #include "plan/crossing.h"
 #include "sluice/error.h"
 

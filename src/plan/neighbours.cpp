@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/places.h"
 #include "base/text.h"
+#include "plan/action_kinds.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {

@@ -6,6 +6,7 @@
 
 #include "base/class_name.h"
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "sluice/error.h"
 

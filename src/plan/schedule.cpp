@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "plan/schedules/builders.h"
 #include "sluice/error.h"

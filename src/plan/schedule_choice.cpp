@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "sluice/error.h"
 #include "sluice/plan.h"

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "plan/action_kinds.h"
 #include "plan/neighbours.h"
 #include "sluice/error.h"
 #include "sluice/schedule.h"

@@ -5,6 +5,7 @@
 
 #include "base/format.h"
 #include "base/name_pattern.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "plan/operator_costs.h"
 #include "sluice/error.h"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/layout_text.h"

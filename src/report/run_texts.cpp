@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/places.h"
 #include "base/text.h"
+#include "plan/predict/costs.h"
 #include "report/metrics.h"
 
 namespace sluice {

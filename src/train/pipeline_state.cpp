@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "optim/gradient_norm.h"
 #include "sluice/error.h"
 #include "sluice/parts/saver.h"

@@ -8,6 +8,7 @@
 #include "checkpoint/torch_optimizer.h"
 #include "engine/executor.h"
 #include "optim/optimizers.h"
+#include "plan/optimizer_state.h"
 #include "plan/option_words.h"
 #include "sluice/error.h"
 #include "sluice/parts/saver.h"

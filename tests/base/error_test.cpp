@@ -1,4 +1,5 @@
 #include "sluice/error.h"
+#include "base/nearest_name.h"
 
 #include <gtest/gtest.h>
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "config/data_inputs.h"
+#include "plan/learning_rate.h"
 #include "sluice/error.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/key_hash.h"
+#include "data/sequence_order.h"
 #include "sluice/data.h"
 #include "sluice/error.h"
 #include "support/expect_error.h"

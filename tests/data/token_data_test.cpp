@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "data/sequence_order.h"
 #include "sluice/data.h"
 #include "sluice/error.h"
 #include "support/expect_error.h"

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "fuzz/require.h"
+#include "plan/predict/costs.h"
 #include "sluice/error.h"
 #include "sluice/program.h"
 #include "sluice/simulate.h"

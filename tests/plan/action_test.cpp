@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "plan/action_kinds.h"
 #include "sluice/error.h"
 
 namespace sluice::action_test {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "plan/passes/passes.h"
+#include "plan/predict/costs.h"
 #include "sluice/error.h"
 #include "support/expect_error.h"
 #include "support/programs.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "plan/action_kinds.h"
 #include "plan/neighbours.h"
 #include "sluice/program.h"
 #include "support/expect_error.h"

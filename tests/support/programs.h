@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "plan/action_kinds.h"
 #include "plan/passes/passes.h"
 #include "sluice/program.h"
 

@@ -94,21 +94,9 @@ struct Action {
 constexpr bool is_compute(ActionKind kind) {
   return kind >= ActionKind::kForward && kind <= ActionKind::kOverlap;
 }
-constexpr bool is_transfer(ActionKind kind) {
-  return kind >= ActionKind::kSendForward && kind <= ActionKind::kRecvBackward;
-}
-// True for an instruction that only starts work (program.h).
-constexpr bool is_post(ActionKind kind) {
-  return kind == ActionKind::kUnshard ||
-         (kind >= ActionKind::kReduceGrad && kind <= ActionKind::kUpdate);
-}
-
-// The mesh axes over which ranks communicate. Empty for compute and OPTIMIZER_STEP.
-AxisSet axes_of(ActionKind kind);
 
 // "" for kIdle.
 std::string to_text(const Action& action);
-void append_text(const Action& action, std::string& out);
 
 // Inverse of to_text(). Allows spaces around the text and the halves of a pair. Throws
 // Error(kInput).

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "config/import/argument_words.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/nearest_name.h"
 #include "data/template/filters.h"
 #include "data/template/methods.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "base/nearest_name.h"
 #include "data/template/expression_parser.h"
 #include "data/template/token_reader.h"
 

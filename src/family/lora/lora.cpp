@@ -8,6 +8,7 @@
 
 #include "base/format.h"
 #include "base/name_pattern.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "family/families.h"
 #include "family/lora/linear_layers.h"

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
 #include "sluice/error.h"

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "plan/action_kinds.h"
 #include "plan/neighbours.h"
 #include "plan/passes/passes.h"
 #include "plan/passes/rank_set.h"

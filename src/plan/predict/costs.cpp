@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "sluice/error.h"

@@ -1,7 +1,22 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "sluice/error.h"
 #include "sluice/simulate.h"
+
+namespace sluice {
+
+// Parses the JSON of docs/simulate.md. Throws Error(kInput) for a bad text.
+Costs parse_costs_json(std::string_view text, const std::string& file_name);
+
+// Changes the costs of `stages`, whose backward B cannot be split into the input gradient (I) and
+// the weight gradient (W). I then costs as much as B, and W costs nothing.
+Costs add_unsplit_costs(Costs costs, int num_stages, const std::vector<int>& stages);
+
+}  // namespace sluice
 
 namespace sluice::detail {
 

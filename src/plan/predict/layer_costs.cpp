@@ -7,6 +7,7 @@
 #include "base/class_name.h"
 #include "base/format.h"
 #include "base/name_pattern.h"
+#include "base/nearest_name.h"
 #include "base/text.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/layout_text.h"

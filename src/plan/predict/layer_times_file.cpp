@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/nearest_name.h"
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "plan/predict/costs.h"

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "plan/action_kinds.h"
 #include "plan/neighbours.h"
 #include "plan/predict/costs.h"
 #include "plan/predict/replay.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/format.h"
+#include "plan/action_kinds.h"
 #include "plan/verify/verification.h"
 #include "plan/wait_graph.h"
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/format.h"
+#include "plan/action_kinds.h"
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {

@@ -1,5 +1,6 @@
 #include "base/format.h"
 #include "base/text.h"
+#include "plan/action_kinds.h"
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {

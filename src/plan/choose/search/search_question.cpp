@@ -11,6 +11,7 @@
 #include "plan/partition/cutting.h"
 #include "plan/partition/layout_text.h"
 #include "plan/passes/passes.h"
+#include "plan/predict/costs.h"
 #include "plan/predict/layer_costs.h"
 #include "plan/predict/layer_times.h"
 #include "sluice/error.h"
