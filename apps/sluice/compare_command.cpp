@@ -86,7 +86,8 @@ Command compare_command() {
             "as in run.json, else float32"},
            {"--terms", &a->terms,
             "additions of the longest sum, such as the tokens of a step; default: the logged "
-            "tokens, else 4096 or the largest dimension"},
+            "tokens, else 4096 or the largest dimension",
+            1, 1 << 30},
            {"--layers", &a->layers, "layers of the model; default: as seen in names, else 32"},
            {"--kind", &a->kind,
             "weights or gradients: what the tensors are; default: gradients if a name contains "

@@ -1,4 +1,6 @@
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "base/format.h"
 #include "base/json.h"
@@ -67,6 +69,12 @@ int reference(const ConfigArguments& arguments) {
 }
 
 int import(const ImportArguments& arguments) {
+  std::error_code missing;
+  if (std::filesystem::equivalent(arguments.file, arguments.out, missing)) {
+    throw Error(ErrorKind::kUsage, {.what = "--out is the file to import, which would be lost",
+                                    .where = arguments.out,
+                                    .remedy = "give --out another name, such as run.toml"});
+  }
   if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
   const ImportedConfig imported = import_config(arguments.file, arguments.from, arguments.out);
   if (arguments.out.empty()) {

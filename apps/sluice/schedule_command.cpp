@@ -265,6 +265,9 @@ int search(const ScheduleArguments& arguments) {
     return is_file ? search_with_file(question, text)
                    : search_with_costs(question, parse_costs(text));
   });
+  // A refused --emit must not leave a file behind.
+  if (arguments.emit && !search_shortage(result))
+    peer_layout_text(*arguments.emit, layout_of_search(arguments, result));
   if (arguments.out && result.found) {
     write_output_file(*arguments.out, to_csv(result.found->schedule.rows), "--out");
   }

@@ -232,6 +232,10 @@ ScheduleKind kind_of_placement(const StageMap& map) {
   return ScheduleKind::kZBVZeroBubble;
 }
 
+bool fits(const ScheduleInfo& schedule, const StageMap& map) {
+  return schedule.single_stage ? map.stages_per_rank() == 1 : map.is(schedule.placement);
+}
+
 std::string names_text(const std::set<ScheduleKind>& kinds) {
   std::vector<std::string> names;
   for (const ScheduleKind kind : kinds) names.push_back(find_schedule(kind).name);
@@ -257,6 +261,12 @@ std::string schedule_for(const Peer& peer, const PeerLayout& layout) {
     refuse_to_emit(
         formatted("there is no default schedule for stages on ranks {}", Json(map.ranks()).dump()),
         "give --schedule");
+  if (kind && !layout.schedule && !fits(find_schedule(*kind), map)) {
+    refuse_to_emit(formatted("{} does not run {} on ranks {}", find_schedule(*kind).name,
+                             counted(map.num_stages(), "stage"), Json(map.ranks()).dump()),
+                   is_loop || is_v ? "use --schedule " + find_schedule(kind_of_placement(map)).name
+                                   : "use --stage-to-rank loop");
+  }
   const bool runs = kind && peer.schedules.contains(*kind);
   if (!runs && !peer.reads_csv) {
     refuse_to_emit(formatted("{} cannot run the schedule {}", peer.name,

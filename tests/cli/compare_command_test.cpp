@@ -37,6 +37,15 @@ TEST_F(CompareCommandTest, ExitsWithZeroForRoundingAndThreeForABug) {
   EXPECT_EQ(json.at("axes"), nlohmann::json({"pp"}));
 }
 
+TEST_F(CompareCommandTest, CountsWhatIsEqual) {
+  const std::string a = file("a.jsonl", kFirst + "{\"step\":2,\"loss\":4,\"grad_norm\":1}\n");
+  const std::string shorter = file("b.jsonl", kFirst);
+  const ProgramResult equal = run_sluice({"compare", a, shorter, "--terms", "4194304"});
+  EXPECT_EQ(equal.exit_code, 0) << equal.err;
+  EXPECT_NE(equal.out.find("equal: every bit of the 2 logged numbers in common"), std::string::npos)
+      << equal.out;
+}
+
 TEST_F(CompareCommandTest, RefusesWhatItCannotCompare) {
   const std::string a = file("a.jsonl", kFirst);
   const auto expect_refused = [](const std::vector<std::string>& arguments, int exit_code,
@@ -51,6 +60,9 @@ TEST_F(CompareCommandTest, RefusesWhatItCannotCompare) {
   expect_refused({"compare", a, a, "--kind", "weight"}, 2, "did you mean 'weights'?");
   expect_refused({"compare", a, "pp=2,tp:" + a}, 2, "is not AXIS=VALUE");
   expect_refused({"compare", a, file("b.jsonl", kFirst + "nonsense\n")}, 3, "b.jsonl:2");
+  const std::string weights =
+      std::string(SLUICE_TEST_DATA) + "/reference/models/llama_untied/model.safetensors";
+  expect_refused({"compare", a, a, "--start", weights}, 3, "have no tensor of ");
   expect_refused({"compare", a, folder_ / "none"}, 3, "no such file or folder");
 }
 

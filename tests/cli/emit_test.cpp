@@ -1,6 +1,7 @@
 // --emit and --layout of split, plan and schedule --search.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "support/run_program.h"
@@ -110,6 +111,17 @@ TEST_F(EmitTest, RefusesWhatDoesNotFit) {
   EXPECT_NE(refusal(run_sluice({"schedule", "--search", "--pp", "2", "--microbatches", "4",
                                 "--costs", "F=1", "--emit", "torch", "--out", folder_ / "x.csv"}))
                 .find("these are costs of stages"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "x.csv"));
+  const auto split_refusal = [&](const char* schedule, const char* placement) {
+    return refusal(run_sluice({"split", "--layers", "4", "--pp", "2", "--stages", "4", "--schedule",
+                               schedule, "--stage-to-rank", placement, "--emit", "torchtitan"}));
+  };
+  EXPECT_NE(split_refusal("1F1B", "loop").find("1F1B does not run 4 stages on ranks [0,1,0,1]"),
+            std::string::npos);
+  EXPECT_NE(split_refusal("ZBVZeroBubble", "loop").find("use --schedule Interleaved1F1B"),
+            std::string::npos);
+  EXPECT_NE(split_refusal("Interleaved1F1B", "v").find("use --schedule ZBVZeroBubble"),
             std::string::npos);
   EXPECT_NE(refusal(search({"--layout", "Et|t|t*2L"})).find("the layout has 3 stages"),
             std::string::npos);

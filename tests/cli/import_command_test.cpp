@@ -114,6 +114,10 @@ TEST_F(ImportCommandTest, RefusesWithOneLine) {
   EXPECT_NE(error_of("a.yml", 2).find("rl = \"kto\" trains what sluice cannot train; a.yml; "),
             std::string::npos);
   EXPECT_NE(error_of("a.yml --from lora", 2).find("--from; one of: axolotl, "), std::string::npos);
+  const std::string text = test::read_file(folder_ / "a.yml");
+  EXPECT_NE(error_of("a.yml --out ./a.yml", 2).find("--out is the file to import"),
+            std::string::npos);
+  EXPECT_EQ(test::read_file(folder_ / "a.yml"), text);
   EXPECT_NE(error_of("none.yml", 2).find("none.yml"), std::string::npos);
   EXPECT_NE(error_of("''", 2).find("the file has no name"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run.toml"));

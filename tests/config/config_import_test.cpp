@@ -253,6 +253,10 @@ TEST_F(ConfigImportTest, TranslatesArguments) {
   EXPECT_EQ(keys.at("lr_scheduler.decay"), "\"linear\"");
   EXPECT_NE(note_about(imported, "launcher"), "");
   EXPECT_NE(note_about(imported, "wumbo"), "");
+  const ImportedConfig piped = import(
+      "sft.py --model_name_or_path base --output_dir out 2>&1 | tee log && echo done", "b.sh");
+  EXPECT_EQ(keys_of(piped.toml).at("metrics.folder"), "\"out\"");
+  EXPECT_NE(note_about(piped, "arguments").find("tee"), std::string::npos);
   const ImportedConfig json = import(kJson, "a.json");
   EXPECT_EQ(keys_of(json.toml).at("optimizer.lr"), "1e-05");
   for (const char* key : {"max_steps", "optim", "lr_scheduler_type", "fp16"})
@@ -303,6 +307,14 @@ TEST_F(ConfigImportTest, RefusesOtherObjectivesAndOtherFiles) {
   EXPECT_NE(message("", "a.yml").find("the file has no settings"), std::string::npos);
   EXPECT_NE(message("output_dir: ${a}\na: ${output_dir}\nm: {_component_: b}\n", "a.yml")
                 .find("form a circle"),
+            std::string::npos);
+  std::string empty = "output_dir: x\nm: {_component_: b}\n";
+  for (const char* pair : {"ab", "bc", "cd", "de", "ef"}) {
+    empty += std::string(1, pair[0]) + ": \"";
+    for (int i = 0; i < 100; ++i) empty += "${" + std::string(1, pair[1]) + "}";
+    empty += "\"\n";
+  }
+  EXPECT_NE(message(empty + "f: ''\n", "a.yml").find("the references are too long"),
             std::string::npos);
 }
 

@@ -1,6 +1,7 @@
 #include "config/import/argument_words.h"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "config/import/yaml_reader.h"
@@ -52,6 +53,14 @@ std::vector<std::string> shell_words(const std::string& text, const std::string&
 
 bool is_option(const std::string& word) { return word.size() > 2 && word.starts_with("--"); }
 
+// Whether the word ends a shell command or redirects its output, such as "&&" or "2>&1".
+bool is_shell_operator(const std::string& word) {
+  const std::string_view rest = std::string_view(word).substr(
+      word.starts_with('1') || word.starts_with('2') || word.starts_with('&') ? 1 : 0);
+  return word == ";" || word == "|" || word == "||" || word == "&" || word == "&&" ||
+         rest.starts_with('>');
+}
+
 }  // namespace
 
 bool has_arguments(const std::string& text) {
@@ -86,7 +95,9 @@ Json parse_arguments(const std::string& text, const std::string& file) {
     std::replace(name.begin(), name.end(), '-', '_');
     Json values = Json::array();
     if (equals != std::string::npos) values.push_back(yaml_scalar(words[i].substr(equals + 1)));
-    for (++i; equals == std::string::npos && i < words.size() && !is_option(words[i]); ++i)
+    for (++i; equals == std::string::npos && i < words.size() && !is_option(words[i]) &&
+              !is_shell_operator(words[i]);
+         ++i)
       values.push_back(yaml_scalar(words[i]));
     if (options.contains(name)) options.erase(name);  // argparse takes the last one
     options.add(name, values.empty()       ? Json(true)

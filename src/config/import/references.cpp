@@ -46,7 +46,8 @@ struct References {
       } else {
         resolved += text.substr(at, end + 1 - at);
       }
-      if ((num_bytes += resolved.size()) > kMostText) refuse("the references are too long");
+      // Adding 1 also limits references to empty texts.
+      if ((num_bytes += resolved.size() + 1) > kMostText) refuse("the references are too long");
       from = end + 1;
     }
     return Json(resolved + text.substr(from));

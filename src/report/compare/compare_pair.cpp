@@ -265,8 +265,10 @@ class TensorComparison {
   void judge(const Measured& each, double largest_rms) {
     const TensorDistance& distance = each.distance;
     if (distance.not_finite > 0) {
-      add_beyond(each.name, formatted("{} finite in one run only",
-                                      counted(distance.not_finite, "element is")));
+      add_beyond(each.name, formatted("in one run only, {} a finite value",
+                                      distance.not_finite == 1
+                                          ? "1 element has"
+                                          : formatted("{} elements have", distance.not_finite)));
       return;
     }
     const Arithmetic arithmetic = arithmetic_of(each);

@@ -149,6 +149,20 @@ std::vector<std::string> separating_axes(const std::vector<ComparedRun>& runs,
   return {};
 }
 
+void require_common_tensor(const ComparedRun& run, const TensorSteps& start,
+                           const std::string& path) {
+  const TensorTable& weights = start.rbegin()->second;
+  const bool is_common =
+      !run.tensors.empty() &&
+      std::any_of(run.tensors.begin()->second.begin(), run.tensors.begin()->second.end(),
+                  [&](const auto& each) { return weights.contains(each.first); });
+  if (is_common) return;
+  throw Error(ErrorKind::kInput,
+              {.what = "the weights before training have no tensor of " + run.path,
+               .where = "--start " + path,
+               .remedy = "compare weights, and name those from which the runs began"});
+}
+
 }  // namespace
 
 const PairComparison* RunComparison::decisive() const {
@@ -174,6 +188,7 @@ RunComparison compare_runs(std::vector<ComparedRun> runs, const CompareOptions& 
                                     .where = "--start " + options.start,
                                     .remedy = "name a safetensors file or a folder with one"});
   }
+  if (!start.empty()) require_common_tensor(comparison.runs.front(), start, options.start);
   const TensorQuestion question = {comparison.kind,
                                    start.empty() ? nullptr : &start.rbegin()->second};
   // A run is compared with one run of each set of equal runs.

@@ -111,10 +111,15 @@ bool is_event_file(const std::string& name) { return name.find("tfevents") != st
 void read_folder_scalars(ComparedRun& run) {
   if (const std::string metrics = MetricsFile::path_in(run.path); exists(metrics))
     return read_metrics_lines(metrics, run.scalars);
-  std::vector<std::string> files;
+  std::vector<std::string> files, tables;
   std::error_code error;
-  for (fs::directory_iterator it(run.path, error), end; !error && it != end; it.increment(error))
-    if (is_event_file(it->path().filename().string())) files.push_back(it->path().string());
+  for (fs::directory_iterator it(run.path, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (is_event_file(name)) files.push_back(it->path().string());
+    if (name.ends_with(".csv")) tables.push_back(it->path().string());
+  }
+  // Several tables could have columns of the same name.
+  if (files.empty() && tables.size() == 1) return read_csv_columns(tables.front(), run.scalars);
   std::sort(files.begin(), files.end());
   for (const std::string& file : files)
     read_events(read_text(file, kMostEventBytes), file, run.scalars);

@@ -1,6 +1,8 @@
 #include "report/compare/comparison_output.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <vector>
 
@@ -72,11 +74,19 @@ std::string axes_text(const RunComparison& comparison) {
   return join(parts, "; ");
 }
 
+std::int64_t least_compared(const RunComparison& comparison) {
+  std::int64_t least = INT64_MAX;
+  for (const PairComparison& pair : comparison.pairs)
+    least = std::min(least, static_cast<std::int64_t>(pair.compared));
+  return least;
+}
+
 std::string verdict_text(const RunComparison& comparison, const PairComparison* pair) {
   const std::string in = std::string(comparison.arithmetic.dtype->word);
   switch (comparison.verdict) {
     case RunVerdict::kEqual:
-      return "equal: every bit";
+      return formatted("equal: every bit of the {} {} in common", least_compared(comparison),
+                       what_is_compared(comparison));
     case RunVerdict::kRounding:
       return formatted(
           "rounding: another order of additions in {} explains every difference{}", in,

@@ -22,6 +22,8 @@ namespace {
 constexpr std::array<std::string_view, 6> kStepNames = {"step",      "global_step", "_step",
                                                         "iteration", "iter",        "steps"};
 
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // Excel writes it
+
 bool is_step_name(const std::string& name) {
   return std::count(kStepNames.begin(), kStepNames.end(), to_lower(trim(name))) > 0;
 }
@@ -147,6 +149,7 @@ void read_csv_columns(const std::string& file, Scalars& scalars) {
     if (!cells) refuse_line(reader, "a quote is not closed", "correct the line");
     if (names.empty()) {
       for (const std::string& cell : *cells) names.emplace_back(trim(cell));
+      if (names.front().starts_with(kByteOrderMark)) names.front().erase(0, kByteOrderMark.size());
       const auto step = std::find_if(names.begin(), names.end(), is_step_name);
       if (step == names.end()) {
         refuse_line(reader, "the first line names no column \"step\"",

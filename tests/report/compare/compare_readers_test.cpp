@@ -55,6 +55,15 @@ TEST(CompareReadersTest, NamesTheRecordWithAWrongChecksum) {
   EXPECT_EQ(scalars.curves.at("loss").size(), 2u);
 }
 
+TEST(CompareReadersTest, ReadsCsvWithAByteOrderMark) {
+  const test::TempDirectory folder;
+  test::write_file(folder / "a.csv", "\xef\xbb\xbfstep,loss\r\n1,2.5\r\n");
+  Scalars scalars;
+  read_csv_columns(folder / "a.csv", scalars);
+  EXPECT_EQ(scalars.curves.at("loss"), (ScalarCurve{{1, 2.5}}));
+  EXPECT_EQ(read_compared_run(folder.str(), 0).scalars.curves, scalars.curves);
+}
+
 TEST(CompareReadersTest, ReplaysTheEventFilesFoundSoFar) {
   testing::replay("event_file", fuzz_event_file);
 }
