@@ -68,7 +68,13 @@ int reference(const ConfigArguments& arguments) {
   return 0;
 }
 
-int import(const ImportArguments& arguments) {
+int import(const ImportArguments& arguments, const Overrides& overrides) {
+  if (!overrides.empty()) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "an import takes no keys",
+                 .where = "--" + overrides.front().first,
+                 .remedy = "give --out, and set the key in that file or on `sluice train`"});
+  }
   std::error_code missing;
   if (std::filesystem::equivalent(arguments.file, arguments.out, missing)) {
     throw Error(ErrorKind::kUsage, {.what = "--out is the file to import, which would be lost",
@@ -87,7 +93,7 @@ int import(const ImportArguments& arguments) {
   return 0;
 }
 
-Command import_command() {
+Command import_command(const Overrides& overrides) {
   const auto a = std::make_shared<ImportArguments>();
   return {.name = "import",
           .help = "Translates a configuration of axolotl, LLaMA-Factory, torchtune or TRL.",
@@ -101,7 +107,7 @@ Command import_command() {
                       {"--out", &a->out, "file for the TOML; default: stdout"}},
           .footer =
               "Stderr and comments in the TOML list what was left out, why, and what to run first.",
-          .run = [a] { return import(*a); }};
+          .run = [a, overrides] { return import(*a, overrides); }};
 }
 
 }  // namespace
@@ -133,7 +139,7 @@ Command config_command(const Overrides& overrides) {
       .run = [=] { return reference(*a); }};
   return {.name = "config",
           .help = "Checks, shows or imports a configuration, or lists all keys.",
-          .commands = {check_command, show_command, import_command(), reference_command}};
+          .commands = {check_command, show_command, import_command(overrides), reference_command}};
 }
 
 }  // namespace sluice

@@ -118,6 +118,8 @@ TEST_F(ImportCommandTest, RefusesWithOneLine) {
   EXPECT_NE(error_of("a.yml --out ./a.yml", 2).find("--out is the file to import"),
             std::string::npos);
   EXPECT_EQ(test::read_file(folder_ / "a.yml"), text);
+  EXPECT_NE(error_of("a.yml --training.steps 5", 2).find("an import takes no keys; --training"),
+            std::string::npos);
   EXPECT_NE(error_of("none.yml", 2).find("none.yml"), std::string::npos);
   EXPECT_NE(error_of("''", 2).find("the file has no name"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run.toml"));

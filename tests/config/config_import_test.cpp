@@ -290,6 +290,14 @@ TEST_F(ConfigImportTest, NamesEveryKeyOfTheFile) {
   }
 }
 
+TEST_F(ConfigImportTest, NamesTheCommandThatReplacesAKey) {
+  const ImportedConfig imported =
+      import("model: {_component_: m}\nprofiler: {_component_: p}\n", "a.yml", "torchtune");
+  EXPECT_NE(note_about(imported, "profiler").find(": see sluice train --profile"),
+            std::string::npos)
+      << note_about(imported, "profiler");
+}
+
 TEST_F(ConfigImportTest, RefusesOtherObjectivesAndOtherFiles) {
   const auto message = [&](const std::string& text, const std::string& name,
                            const std::string& from = "") {

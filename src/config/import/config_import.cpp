@@ -285,6 +285,7 @@ bool ConfigImport::translate_one(const std::string& name, const Json& value) {
                                  [&](const SameName& each) { return name == each.name; });
   row_ = same == std::end(kSameNames) ? row_of(name) : nullptr;
   std::string key = row_ ? only_key(row_->here) : key_named(name) ? name : "";
+  if (key.find(' ') != std::string::npos) key.clear();  // a command
   Conversion convert = row_ ? row_->convert : nullptr;
   if (same != std::end(kSameNames)) {
     convert = same->convert;
