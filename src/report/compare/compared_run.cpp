@@ -108,21 +108,30 @@ void find_facts(ComparedRun& run) {
 
 bool is_event_file(const std::string& name) { return name.find("tfevents") != std::string::npos; }
 
-void read_folder_scalars(ComparedRun& run) {
-  if (const std::string metrics = MetricsFile::path_in(run.path); exists(metrics))
-    return read_metrics_lines(metrics, run.scalars);
-  std::vector<std::string> files, tables;
+// Returns the folder's files whose names satisfy `is_wanted`, sorted.
+template <typename IsWanted>
+std::vector<std::string> files_in(const std::string& folder, const IsWanted& is_wanted) {
+  std::vector<std::string> files;
   std::error_code error;
-  for (fs::directory_iterator it(run.path, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (is_event_file(name)) files.push_back(it->path().string());
-    if (name.ends_with(".csv")) tables.push_back(it->path().string());
-  }
-  // Several tables could have columns of the same name.
-  if (files.empty() && tables.size() == 1) return read_csv_columns(tables.front(), run.scalars);
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (is_wanted(it->path().filename().string())) files.push_back(it->path().string());
   std::sort(files.begin(), files.end());
-  for (const std::string& file : files)
-    read_events(read_text(file, kMostEventBytes), file, run.scalars);
+  return files;
+}
+
+void read_folder(ComparedRun& run) {
+  if (const std::string metrics = MetricsFile::path_in(run.path); exists(metrics)) {
+    read_metrics_lines(metrics, run.scalars);
+  } else {
+    for (const std::string& file : files_in(run.path, is_event_file))
+      read_events(read_text(file, kMostEventBytes), file, run.scalars);
+  }
+  if (run.scalars.curves.empty()) run.tensors = find_tensors(run.path);
+  if (!run.scalars.curves.empty() || !run.tensors.empty()) return;
+  const auto is_table = [](const std::string& name) { return name.ends_with(".csv"); };
+  // Several tables could have columns of the same name.
+  if (const auto tables = files_in(run.path, is_table); tables.size() == 1)
+    read_csv_columns(tables.front(), run.scalars);
 }
 
 void read_contents(ComparedRun& run) {
@@ -134,8 +143,7 @@ void read_contents(ComparedRun& run) {
                                     .remedy = "name the results of a run"});
   }
   if (fs::is_directory(run.path, unknown)) {
-    read_folder_scalars(run);
-    if (run.scalars.curves.empty()) run.tensors = find_tensors(run.path);
+    read_folder(run);
   } else if (name.ends_with(".jsonl")) {
     read_metrics_lines(run.path, run.scalars);
   } else if (name.ends_with(".csv")) {
