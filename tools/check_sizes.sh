@@ -14,14 +14,14 @@ limit() {
     bad=1
   fi
 }
-limit sluice_plan 31000 src/base src/plan src/kind src/job src/report
+limit sluice_plan 31200 src/base src/plan src/kind src/job src/report
 limit sluice_models_plan 33600 src/family src/archive src/data
-limit sluice 31500 src/device src/nccl src/layer src/io src/comm src/parallel src/engine src/optim src/checkpoint src/train
+limit sluice 31600 src/device src/nccl src/layer src/io src/comm src/parallel src/engine src/optim src/checkpoint src/train
 limit sluice_models 11800 src/ops src/graph src/model
 limit programs 20200 src/config src/launch src/command apps
 
 # Functions that are declared in an installed header and named nowhere else.
-most_unnamed=122
+most_unnamed=112
 headers=$(find include -name '*.h')
 # shellcheck disable=SC2086
 declared=$(sed -e 's/"[^"]*"//g' -e 's,//.*,,' $headers |

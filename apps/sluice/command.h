@@ -40,6 +40,7 @@ struct OptionRule {
 };
 // `option` needs `other`, unless `unless` is given.
 OptionRule needs(const char* option, const char* other, const char* unless = nullptr);
+OptionRule not_built(const char* option, const char* remedy);
 
 struct Command {
   std::string name, help;

@@ -306,6 +306,10 @@ OptionRule needs(const char* option, const char* other, const char* unless) {
   return rule;
 }
 
+OptionRule not_built(const char* option, const char* remedy) {
+  return {{option}, {}, std::string(option) + " is not built yet", remedy};
+}
+
 Option required(Option option) {
   option.is_required = true;
   return option;

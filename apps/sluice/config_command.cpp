@@ -124,8 +124,8 @@ Command config_command(const Overrides& overrides) {
           "Checks keys, values, the model's configuration and the plan, and that data.files exist.",
       .options = options(file),
       .footer =
-          "Reads neither data nor weights: `train` checks those, folders and memory before it "
-          "creates anything.",
+          "Reads no weights, and data only to count small files: `train` checks both, folders and "
+          "memory before it creates anything.",
       .run = [=] { return check(*a, overrides); }};
   const Command show_command = {.name = "show",
                                 .help = "Shows every value with its origin.",

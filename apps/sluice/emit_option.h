@@ -12,6 +12,7 @@ namespace sluice {
 
 inline constexpr const char* kLayoutHelp =
     "split as in another trainer: Megatron's layout \"Et*2|(t*2|)*2tL\", or JSON lists of modules";
+inline constexpr const char* kClusterHelp = "not built yet: a machine by file or name";
 inline constexpr const char* kLayerCostsHelp =
     "costs of layers measured elsewhere (JSON): F, I, W, B, bytes by name or class";
 const char* emit_help();

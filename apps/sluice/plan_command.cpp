@@ -24,7 +24,7 @@ namespace {
 struct PlanArguments {
   std::string file;
   bool json = false, compare = false, critical_path = false;
-  std::optional<std::string> draw, layout, emit, out, layer_costs;
+  std::optional<std::string> draw, layout, emit, out, layer_costs, cluster;
   std::string device_memory, flops, bandwidth;
 };
 
@@ -132,9 +132,11 @@ Command plan_command(const Overrides& overrides) {
                     "operations per second that a rank attains, such as 400e12; times are then in "
                     "seconds"},
                    {"--bandwidth", &a->bandwidth,
-                    "with --flops: bytes per second between ranks, such as 50e9"}}}},
+                    "with --flops: bytes per second between ranks, such as 50e9"},
+                   {"--cluster", &a->cluster, kClusterHelp}}}},
       .footer = "Overrides: --section.key value or --section.key=value, see `config reference`.",
       .rules = {needs("--bandwidth", "--flops"),
+                not_built("--cluster", "give --device-memory, --flops and --bandwidth"),
                 needs("--out", "--emit"),
                 {{"--compare", "--emit"},
                  {},

@@ -20,6 +20,7 @@ struct SampleArguments {
   std::optional<std::string> prompt;
   std::optional<int> tokens, seed;
   std::optional<std::string> temperature;
+  bool chat = false;
   bool json = false;
 };
 
@@ -65,7 +66,9 @@ Command sample_command(const Overrides& overrides) {
                    .help = "seed of the draw; default 0",
                    .min = 0,
                    .max = std::numeric_limits<int>::max()},
+                  {"--chat", &a->chat, "not built yet: the prompt as a turn of a chat"},
                   {"--json", &a->json, "as JSON"}},
+      .rules = {not_built("--chat", "write the model's chat format into --prompt")},
       .run = [=] { return run_job([&] { return sample_model(*a, overrides); }); }};
 }
 

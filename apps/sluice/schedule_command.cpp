@@ -36,7 +36,7 @@ namespace {
 struct ScheduleArguments {
   std::string name, csv;
   std::optional<std::string> stage_to_rank, costs, out, max_memory, draw, transport, layout, emit,
-      layer_costs;
+      layer_costs, cluster;
   std::optional<int> num_ranks, stages_per_rank, num_stages, num_microbatches, max_active_stages;
   bool lower = false, shard_parameters = false, reduce_gradients = false, defer_receives = false;
   bool merge_backward = false, forward_only = false;
@@ -378,6 +378,7 @@ std::vector<OptionRule> schedule_rules() {
                    "--costs and --layer-costs exclude each other",
                    "give one of them"});
   rules.push_back(needs("--emit", "--search"));
+  rules.push_back(not_built("--cluster", "give --costs or --layer-costs"));
   rules.push_back(needs("--for", "--check", "--draw"));
   rules.push_back(needs("--timeline", "--simulate"));
   rules.push_back(needs("--timeline", "--json"));
@@ -431,6 +432,7 @@ Command schedule_command() {
                    "search the best order under --costs and compare it with the named ones; needs "
                    "--pp and --microbatches"},
                   {"--layer-costs", &a.layer_costs, kLayerCostsHelp},
+                  {"--cluster", &a.cluster, kClusterHelp},
                   {"--layout", &a.layout, kLayoutHelp},
                   {"--emit", &a.emit, emit_help()},
                   {"--max-memory", &a.max_memory,

@@ -28,7 +28,7 @@ constexpr int kMaxSize = 1 << 30;
 struct SplitArguments {
   std::optional<std::string> model, schedule, round, remainder, split_points, cuts, modules;
   std::optional<std::string> extra_modules, prefix, lm_head, stage_to_rank, layout, emit,
-      layer_costs;
+      layer_costs, cluster;
   std::optional<int> layers, pp, stages, layers_per_stage, input_weight, output_weight;
   std::optional<int> microbatch_size, seq_len;
   std::string convention = "sluice";
@@ -271,6 +271,9 @@ Command split_command() {
       "library whose rules and names apply: " + join(partition_conventions(), ", ");
   Option convention = {"--convention", &a.convention, conventions.c_str()};
   convention.shows_default = true;
+  std::vector<OptionRule> rules = layout_rules(
+      {"--stages", "--layers-per-stage", "--remainder", "--split-points", "--cuts", "--modules"});
+  rules.push_back(not_built("--cluster", "give --layer-costs"));
   return {
       .name = "split",
       .help = "Computes a partition: which stage has which layers.",
@@ -284,7 +287,9 @@ Command split_command() {
                   convention,
                   {"--stage-to-rank", &a.stage_to_rank,
                    "loop, v, or the rank of each stage, such as 0,1,1,0"}},
-      .groups = {{"By costs", {{"--layer-costs", &a.layer_costs, kLayerCostsHelp}}},
+      .groups = {{"By costs",
+                  {{"--layer-costs", &a.layer_costs, kLayerCostsHelp},
+                   {"--cluster", &a.cluster, kClusterHelp}}},
                  {"By counts",
                   {{"--layers-per-stage", &a.layers_per_stage, "stages = ceil(layers / K)"},
                    {"--round", &a.round, "round the stages up or down to a multiple of the ranks"},
@@ -313,8 +318,7 @@ Command split_command() {
                    {"--seq-len", &a.seq_len, "for shapes: tokens per sequence", 1, kMaxSize},
                    {"--emit", &a.emit, emit_help()},
                    {"--json", &a.json, "print one JSON object"}}}},
-      .rules = layout_rules({"--stages", "--layers-per-stage", "--remainder", "--split-points",
-                             "--cuts", "--modules"}),
+      .rules = std::move(rules),
       .run = [arguments] { return at_command("split", [&] { return run_split(*arguments); }); }};
 }
 

@@ -33,8 +33,10 @@ std::string steps_note(RunConfig config, const ModelSpec& model) {
   if (config.data.files.empty()) return unknown("data.files is empty");
   try {
     std::uintmax_t bytes = 0;
-    for (const std::string& file : expand_data_files(config))
+    for (const std::string& file : expand_data_files(config)) {
+      if (file.ends_with(".gz")) return unknown("a plan does not unpack .gz files");
       bytes += std::filesystem::file_size(file);
+    }
     if (bytes > kCountedBytes) return unknown("a plan reads at most 32 MiB of data");
     const TokenData data = open_data(config, training_data_options(config, model));
     set_steps(config, data);

@@ -36,7 +36,7 @@ std::string download_advice(const std::string& path) {
   const fs::path whole(rest);
   const std::string name = whole.filename().string(),
                     owner = whole.parent_path().filename().string();
-  if (!is_hub_word(name) || !is_hub_word(owner)) return {};
+  if (!is_hub_word(name) || !is_hub_word(owner) || name.starts_with("step-")) return {};
   if (fs::exists(whole.parent_path(), failed) || fs::exists(whole, failed)) return {};
   const auto is_ending = [&](const char* ending) { return to_lower(name).ends_with(ending); };
   if (std::find(kFolders.begin(), kFolders.end(), to_lower(owner)) != kFolders.end() ||

@@ -26,8 +26,11 @@ std::string short_number(double number) {
 
 bool Interval::is_due(std::int64_t step) const {
   if (epochs == 0) return steps > 0 && step % steps == 0;
+  // 1.1 epochs of 10 rows are 11.000000000000002 rows, so allow for rounding.
   const auto intervals_in = [this](std::int64_t of_steps) {
-    return std::floor(static_cast<double>(of_steps) * rows_per_step / rows);
+    const double read = static_cast<double>(done.position.sequence) +
+                        static_cast<double>(of_steps - done.steps) * rows_per_step;
+    return std::floor(read / rows + 1e-9);
   };
   return intervals_in(step) > intervals_in(step - 1);
 }
@@ -37,6 +40,7 @@ void set_steps(RunConfig& config, const TokenData& data, const StepsDone& done) 
   for (Interval* interval : {&config.checkpoint.interval, &config.validation.interval}) {
     interval->rows = interval->epochs * static_cast<double>(data.num_sequences());
     interval->rows_per_step = static_cast<double>(batch_size);
+    interval->done = done;
   }
   if (config.training.epochs == 0) return;
   config.training.steps = data.num_steps(batch_size, done);

@@ -69,9 +69,11 @@ std::int64_t shown_weight(const RunConfig& config, const std::optional<int>& giv
 
 }  // namespace
 
-Row unbuilt_key(const char* section, const char* name, Value (*default_value)(const RunConfig&)) {
-  Row row = mixed_key(section, name, {kind_of(default_value({}))}, default_value,
-                      [](RunConfig&, const Value&) {});
+Row unbuilt_key(const char* section, const char* name, Value (*default_value)(const RunConfig&),
+                const std::vector<Kind>& others) {
+  std::vector<Kind> kinds = {kind_of(default_value({}))};
+  kinds.insert(kinds.end(), others.begin(), others.end());
+  Row row = mixed_key(section, name, kinds, default_value, [](RunConfig&, const Value&) {});
   row.is_built = false;
   return row;
 }

@@ -123,7 +123,9 @@ Row key(const char* section, const char* name) {
   return row;
 }
 
-Row unbuilt_key(const char* section, const char* name, Value (*default_value)(const RunConfig&));
+// `others` are types that the key takes beside the type of its default value.
+Row unbuilt_key(const char* section, const char* name, Value (*default_value)(const RunConfig&),
+                const std::vector<Kind>& others = {});
 Row betas_key();
 Row schedule_key();
 Row partition_convention_key();

@@ -53,6 +53,8 @@ std::vector<Key> make_table() {
       unbuilt_key("model", "rewrites", [](const C&) -> Value { return true; })
           .decides_the_numbers()
           .means("Replace parts of an exported graph by faster operators."),
+      unbuilt_key("model", "compiled", [](const C&) -> Value { return std::string("auto"); })
+          .means("Packages of compiled chunks beside an exported graph."),
       key<&C::model, &Model::transformer_layer_cls>("model", "transformer_layer_cls")
           .is_option("layer_class")
           .means("Class of the graph's repeated blocks, such as `LlamaDecoderLayer`. Empty: the "
@@ -88,6 +90,10 @@ std::vector<Key> make_table() {
           .means("Name patterns of the linear layers to adapt, such as "
                  "`model.layers.0.self_attn.q_proj`, where `*` matches any characters. "
                  "`all-linear`: all but the output layer."),
+      unbuilt_key("lora", "modules_to_save",
+                  [](const C&) -> Value { return std::vector<std::string>(); })
+          .decides_the_numbers()
+          .means("Embedding and head that train whole beside the adapter."),
 
       key<&C::data, &Data::files>("data", "files")
           .is_option("data.files")
@@ -215,6 +221,17 @@ std::vector<Key> make_table() {
           .decides_the_numbers()
           .means("`bfloat16`: autocast computes matrix products in bfloat16. Weights, sums, norms "
                  "and the loss keep their type."),
+      unbuilt_key("training", "master_weights",
+                  [](const C&) -> Value { return std::string("auto"); })
+          .decides_the_numbers()
+          .means("Float32 copies of half-precision weights in the optimizer."),
+      unbuilt_key("training", "deterministic",
+                  [](const C&) -> Value { return std::string("auto"); }, {Kind::kBool})
+          .means("GPU operators that repeat their bits."),
+      unbuilt_key("training", "float32_matmul",
+                  [](const C&) -> Value { return std::string("highest"); })
+          .decides_the_numbers()
+          .means("Precision of float32 products on GPUs."),
       activation_checkpoint_key()
           .one_of({"none", "full"})
           .not_empty()
@@ -270,6 +287,9 @@ std::vector<Key> make_table() {
           .at_least(0)
           .below(1)
           .means("Momentum of SGD, as in torch.optim.SGD."),
+      unbuilt_key("optimizer", "state", [](const C&) -> Value { return std::string("float32"); })
+          .decides_the_numbers()
+          .means("Type of AdamW's moments."),
 
       key<&C::lr_scheduler, &LearningRate::warmup_steps>("lr_scheduler", "warmup_steps")
           .decides_the_numbers()

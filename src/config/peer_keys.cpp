@@ -395,7 +395,6 @@ std::vector<PeerKey> make_peer_table() {
       {"torchtitan", "compile.*", kNone},
       {"torchtitan", "gc_freq", "nothing (no Python)"},
       {"torchtitan", "gc_debug", "nothing (no Python)"},
-      {"torchtitan", "deterministic", "nothing (every run is deterministic)"},
       {"torchtitan", "pipeline_parallel_microbatch_size", "`training.microbatch_size`"},
       {"torchtitan", "pipeline_parallel_microbatches", kNumMicrobatches},
       {"torchtitan", "pipeline_parallel_first_stage_less_layers",

@@ -47,8 +47,9 @@ struct ResumeFrom {
 struct Interval {
   std::int64_t steps = 0;  // 0: never
   double epochs = 0;       // instead of steps; above 0
-  // The rows of `epochs`, and of a step. set_steps() sets both.
+  // The rows of `epochs`, and of a step. set_steps() sets these fields.
   double rows = 0, rows_per_step = 0;
+  StepsDone done = {};
 
   Interval(std::int64_t of_steps = 0) : steps(of_steps) {}
   bool is_on() const { return steps > 0 || epochs > 0; }

@@ -47,6 +47,15 @@ std::string origin_of(const Key& key, const RunConfig& config) {
   return "default of " + config.parallelism.pipeline.partition.convention.text();
 }
 
+// True if another key is set instead. A file that sets both is refused.
+bool is_replaced(const Key& key, const RunConfig& config) {
+  const std::string name = key.full_name();
+  if (config.origins.at(name) != "default") return false;
+  return (name == "training.steps" && config.training.epochs > 0) ||
+         (name == "training.local_batch_size" && config.training.global_batch_size > 0) ||
+         (name == "lr_scheduler.warmup_steps" && config.lr_scheduler.warmup_ratio > 0);
+}
+
 template <typename Shown>
 std::string show_keys(const RunConfig& config, const Shown& is_shown) {
   TextTable table({{""}, {""}});
@@ -79,7 +88,7 @@ std::string peer_lists() {
 }  // namespace
 
 std::string show_config(const RunConfig& config) {
-  return show_keys(config, [](const Key&) { return true; });
+  return show_keys(config, [&](const Key& key) { return !is_replaced(key, config); });
 }
 
 std::string show_config_changes(const RunConfig& config) {

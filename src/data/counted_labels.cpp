@@ -30,21 +30,26 @@ bool is_uncounted(const DataEntries& entries, DataPosition position, std::int64_
 }  // namespace
 
 void require_counted_labels(const DataEntries& entries, std::int64_t steps, std::int64_t batch_size,
-                            const StepsDone& done) {
+                            const StepsDone& done, std::int64_t end) {
   std::int64_t uncounted = 0;
   for (const auto& source : entries.sources()) {
     uncounted += static_cast<std::int64_t>(source->uncounted().size());
     const std::string file = source->uncounted_file();
     if (!file.empty()) refuse_uncounted_file(file);
   }
+  if (uncounted == 0) return;
+  const auto rows_of = [&](DataPosition position) {
+    return std::min(batch_size, end - position.sequence);
+  };
   // A batch without counted labels contains no whole epoch of a data entry, so it has each row
-  // without counted labels at most twice.
-  if (batch_size > 2 * uncounted) return;
-  std::int64_t looks = 0;
-  for (std::int64_t step = done.steps + 1; step <= steps && looks < kForeseenRows; ++step) {
+  // without counted labels at most twice. Only the last batch may be smaller.
+  std::int64_t step = done.steps + 1, looks = 0;
+  if (batch_size > 2 * uncounted) step = std::max(step, steps);
+  for (; step <= steps && looks < kForeseenRows; ++step) {
     const DataPosition position = position_of_step(step, batch_size, done);
-    if (is_uncounted(entries, position, batch_size, looks))
-      refuse_uncounted(entries, step, position, batch_size);
+    const std::int64_t rows = rows_of(position);
+    if (rows > 0 && is_uncounted(entries, position, rows, looks))
+      refuse_uncounted(entries, step, position, rows);
   }
 }
 

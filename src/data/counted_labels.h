@@ -8,8 +8,9 @@
 
 namespace sluice::data {
 
+// Sequences from `end` on do not count.
 void require_counted_labels(const DataEntries& entries, std::int64_t steps, std::int64_t batch_size,
-                            const StepsDone& done);
+                            const StepsDone& done, std::int64_t end);
 
 [[noreturn]] void refuse_uncounted_file(const std::string& file);
 // Throws Error(kInput) that names the step and its rows.

@@ -224,7 +224,8 @@ std::vector<StepShare> TokenData::step_shares(std::int64_t step, std::int64_t ba
                                .remedy = error.remedy()});
   }
   if (!shares.empty() && shares.front().total_counted == 0)
-    data::refuse_uncounted(impl_->entries, step, position, batch_size);
+    data::refuse_uncounted(impl_->entries, step, position,
+                           std::min(batch_size, impl_->counted_end() - position.sequence));
   return shares;
 }
 
@@ -233,7 +234,7 @@ bool TokenData::counts_labels() const { return !impl_->counts_rows; }
 void TokenData::require_counted_labels(std::int64_t steps, std::int64_t batch_size,
                                        const StepsDone& done) const {
   if (impl_->counts_rows) return;
-  data::require_counted_labels(impl_->entries, steps, batch_size, done);
+  data::require_counted_labels(impl_->entries, steps, batch_size, done, impl_->counted_end());
 }
 
 }  // namespace sluice

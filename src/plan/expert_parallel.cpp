@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -68,6 +69,22 @@ void require_combinable(const ModelSpec& model, const PipelineOptions& options) 
   refuse(has_adapter, "adapters", "train without LoRA, or set the degree to 1");
 }
 
+// All ranks run the same exchanges and list the same parameters only if a layer trains the same
+// parameters of each of its experts.
+void require_alike_experts(const LayerInfo& layer) {
+  std::map<std::string, bool> trains;  // by the name without the expert's number
+  for (const ParameterSpec& parameter : layer.parameters) {
+    const std::optional<int> expert = expert_of(layer, parameter.name);
+    if (!expert) continue;
+    const std::string number = "." + std::to_string(*expert) + ".";
+    std::string name = parameter.name;
+    name.replace(name.rfind(number), number.size(), ".*.");
+    if (trains.emplace(name, parameter.trainable).first->second == parameter.trainable) continue;
+    refuse_experts(formatted("only some experts of '{}' train", name),
+                   "train or freeze this parameter of all experts of the layer");
+  }
+}
+
 }  // namespace
 
 int num_experts(const LayerInfo& layer) {
@@ -111,6 +128,7 @@ void check_expert_parallel(const ModelSpec& model, const PipelineOptions& option
                    "set the degree to 1, or give a Mixtral, Qwen3-MoE or OLMoE");
   }
   require_combinable(model, options);
+  for (const LayerInfo& layer : model.layers) require_alike_experts(layer);
   if (experts % degree == 0 && replicas % degree == 0) return;
   refuse_experts(formatted("{} = {} does not divide {} {}", kExpertDegree, degree,
                            experts % degree != 0 ? experts : replicas,

@@ -110,10 +110,17 @@ void require_own_modules(const RankModel& rank) {
 }
 
 void require_experts(const RankModel& rank) {
-  if (rank.groups.num_experts_ranks == 1) return;
   bool has_experts = false;
   for (Stage* stage : rank.stages.pointers())
     for (const ParameterInfo& info : stage->parameters()) has_experts |= info.of_expert;
+  if (rank.groups.num_experts_ranks == 1) {
+    if (!has_experts) return;
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "a parameter is declared as an expert's, but every replica has all experts",
+         .where = "ParameterSlices::of_expert",
+         .remedy = "set it only where `expert_parallel.degree` is above 1"});
+  }
   for (Unpacker& of_rank :
        gather_messages(rank.groups.world, Packer().add(has_experts), "which ranks have experts")) {
     has_experts |= of_rank.take<bool>();

@@ -102,6 +102,7 @@ TEST_F(AutoSettingsTest, EveryKeyThatCanBeAutoHasARow) {
   std::set<std::string> known, found;
   for (const Row& row : rows()) known.insert(row.key);
   for (const detail::Key& key : detail::key_table()) {
+    if (!key.is_built) continue;
     const bool is_word = std::count(key.words.begin(), key.words.end(), "auto") > 0;
     const bool is_default = key.default_value() == detail::Value(std::string("auto"));
     const bool is_said = key.meaning.find("`auto`") != std::string::npos;

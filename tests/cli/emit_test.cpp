@@ -56,6 +56,18 @@ std::string output_of(const ProgramResult& result) {
   return result.out;
 }
 
+TEST_F(EmitTest, ClustersAreRefusedAsNotBuilt) {
+  for (const Words& words :
+       {Words{"split", "--layers", "4", "--pp", "2"}, Words{"plan", config()},
+        Words{"schedule", "--name", "1F1B", "--pp", "2", "--microbatches", "2"}}) {
+    Words with = words;
+    with.insert(with.end(), {"--cluster", "h100x8"});
+    const ProgramResult result = run_sluice(with);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_NE(result.err.find("--cluster is not built yet"), std::string::npos) << result.err;
+  }
+}
+
 TEST_F(EmitTest, SplitPrintsAnotherTrainersSettings) {
   EXPECT_EQ(output_of(run_sluice({"split", "--layers", "4", "--pp", "2", "--emit", "megatron"})),
             "# Megatron-LM: arguments; Megatron-Bridge: cfg.model.* of these names\n"

@@ -16,8 +16,11 @@ class ImportCommandTest : public ::testing::Test {
     std::filesystem::copy_file(
         std::string(SLUICE_TEST_DATA) + "/reference/models/llama_untied/config.json",
         folder_ / "model/config.json");
-    for (const char* rows : {"rows.jsonl", "data/words.jsonl"})
-      test::write_file(folder_ / rows, "{\"text\": \"some words\"}\n");
+    std::string rows;
+    for (int i = 0; i < 200; ++i)
+      rows += "{\"text\": \"some words and " + std::to_string(i) + "\"}\n";
+    for (const char* file : {"rows.jsonl", "data/words.jsonl"})
+      test::write_file(folder_ / file, rows);
     test::write_file(folder_ / "data/dataset_info.json",
                      "{\"words\": {\"file_name\": \"words.jsonl\"}}");
   }

@@ -190,7 +190,8 @@ TEST_F(SampleCommandTest, PromptsThatCannotBeGoneOnWithAreRefusedBeforeTheRun) {
     EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
     EXPECT_FALSE(fs::exists(out()));
   };
-  refused("--validation.steps=1", "there are neither validation.files nor validation.prompts");
+  refused("--validation.steps=1",
+          "neither validation.files nor validation.split nor validation.prompts");
   refused("--validation.prompts=[\"" + std::string(5000, 'x') + "\"]",
           "validation.prompts[0]; give a shorter text");
   refused("--validation.prompts=[\"\"]", "validation.prompts");

@@ -135,6 +135,9 @@ TEST_F(SharedExpertsTest, WhatIsRefusedIsNamed) {
         std::pair("--parallelism.reduce_grad_per_microbatch=true", "reduce_grad_per_microbatch"),
         std::pair("--parallelism.data_parallel_shards=8", "data_parallel_shards")})
     expect_refused(both(experts(2), {option}), 2, std::string("with parallelism.") + says);
+  expect_refused(
+      both(experts(2), {"--training.trainable=[\"*norm*\", \"*.experts.0.*\"]"}), 2,
+      "only some experts of 'model.layers.0.block_sparse_moe.experts.*.w1.weight' train");
   expect_refused(both(experts(2), {"--training.layout_free=4"}), 2,
                  "expert_parallel_degree and training.layout_free exclude each other");
   expect_refused(both(experts(2), {"--model.config=", "--model.path=" + kModel}), 2,

@@ -103,6 +103,18 @@ TEST_F(EpochsOfConfigTest, AnIntervalIsStepsOrEpochs) {
   EXPECT_EQ(due("1 epoch", 19), (std::vector<std::int64_t>{5, 10, 14, 19}));
   EXPECT_EQ(due("0.5 epochs", 10), (std::vector<std::int64_t>{3, 5, 7, 10}));
   EXPECT_EQ(due("0.001 epochs", 3), (std::vector<std::int64_t>{1, 2, 3}));
+  // In doubles, 1.1 epochs of 10 rows are more than 11 rows.
+  Interval interval;
+  interval.epochs = 1.1;
+  interval.rows = interval.epochs * 10, interval.rows_per_step = 1;
+  EXPECT_TRUE(interval.is_due(11));
+  EXPECT_FALSE(interval.is_due(12));
+  // After 2 steps of 8 rows, a resumed run takes steps of 4: row 22 is read by step 4.
+  Interval resumed;
+  resumed.epochs = 1, resumed.rows = 22, resumed.rows_per_step = 4;
+  resumed.done = {.steps = 2, .position = {16}};
+  EXPECT_FALSE(resumed.is_due(3));
+  EXPECT_TRUE(resumed.is_due(4));
   const std::string shown = show_config(load({{"validation.interval", "2 epochs"},
                                               {"validation.split", "5"},
                                               {"checkpoint.interval", "1 epochs"}}));

@@ -232,6 +232,14 @@ TEST_F(RunConfigTest, ShowsEveryKeyWithItsOrigin) {
   EXPECT_EQ(json["optimizer.name"]["origin"], "--optimizer.name");
 }
 
+TEST_F(RunConfigTest, ShowsNoDefaultOfAKeyThatAnotherKeyReplaces) {
+  const std::string text =
+      show_config(load("[training]\nepochs = 2\nglobal_batch_size = 16\n"
+                       "[lr_scheduler]\nwarmup_ratio = 0.1\n"));
+  for (const char* key : {"training.steps", "training.local_batch_size", "warmup_steps"})
+    EXPECT_EQ(text.find(key), std::string::npos) << key;
+}
+
 TEST_F(RunConfigTest, ShowsOnlyWhatDiffersFromTheDefaults) {
   const RunConfig config =
       load("[training]\nsteps = 7\nseed = 0\n", {{"metrics.log_level", "debug"}});

@@ -348,6 +348,19 @@ TEST(JsonlDataTest, PadsOnTheRightAndCountsOnlyLabels) {
   EXPECT_FALSE(data.unigram_entropy());
 }
 
+TEST(JsonlDataTest, RefusesALastStepOfTheEpochsThatCountsNoLabel) {
+  const TempDirectory directory;
+  const std::string row = "{\"input_ids\":[1,2]}\n", none = "{\"input_ids\":[1]}\n";
+  test::write_file(directory / "rows.jsonl", row + row + row + row + none);
+  TokenDataOptions options = options_of({directory / "rows.jsonl"}, 4);
+  options.epochs = 1;
+  const TokenData data(options);
+  EXPECT_EQ(data.num_steps(4), 2);
+  const Error error = error_of([&] { data.require_counted_labels(2, 4); });
+  EXPECT_EQ(error.where(), "step 2, " + directory / "rows.jsonl" + ":5");
+  EXPECT_NO_THROW(data.require_counted_labels(1, 5));
+}
+
 TEST(JsonlDataTest, RefusesAFileOrAStepThatCountsNoLabel) {
   const TempDirectory directory;
   const std::string none =

@@ -54,7 +54,7 @@ const Key* key_named(const std::string& full_name) {
   const auto& table = key_table();
   const auto found = std::find_if(table.begin(), table.end(),
                                   [&](const Key& key) { return key.full_name() == full_name; });
-  return found == table.end() ? nullptr : &*found;
+  return found == table.end() || !found->is_built ? nullptr : &*found;
 }
 
 RawValue raw_of(const Json& json) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <vector>
 
@@ -37,7 +38,17 @@ std::string last_name(const std::string& path) {
 
 // Returns the file that `command` downloads from the Hub.
 std::string hub_file(ConfigImport& import, const std::string& id, const Json& entry) {
-  const std::string out = "data/" + last_name(id) + ".jsonl";
+  // Parts of one data set are different files.
+  std::string part;
+  for (const char* named : {"name", "split"}) {
+    if (!entry.at(named).is_string()) continue;
+    const std::string word = entry.at(named).text();
+    const std::string name_of_part = word.substr(0, word.find('['));  // of "train[:10%]"
+    if (name_of_part != "train") part += "-" + name_of_part;
+  }
+  std::replace_if(
+      part.begin(), part.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
+  const std::string out = "data/" + last_name(id) + part + ".jsonl";
   std::string arguments = Json(id).dump();
   for (const char* named : {"name", "data_files", "revision"}) {
     const Json& value = entry.at(named);

@@ -102,14 +102,17 @@ void compare_curves(const ScalarPair& curves, const Arithmetic& arithmetic, doub
   const double written = 1.01 * std::max(written_step(curves.a), written_step(curves.b));
   const std::vector<std::int64_t> steps = common_steps(curves.a, curves.b);
   double moved_a = 0, moved_b = 0, last_a = 0, last_b = 0;
+  bool has_last = false;
   for (const std::int64_t step : steps) {
     const double x = curves.a.at(step), y = curves.b.at(step);
     ++pair.compared;
-    if (step != steps.front()) {
-      moved_a += std::abs(x - last_a);
-      moved_b += std::abs(y - last_b);
+    if (std::isfinite(x) && std::isfinite(y)) {
+      if (has_last) {
+        moved_a += std::abs(x - last_a);
+        moved_b += std::abs(y - last_b);
+      }
+      last_a = x, last_b = y, has_last = true;
     }
-    last_a = x, last_b = y;
     if (x == y || (std::isnan(x) && std::isnan(y))) continue;
     Difference difference{.step = step, .name = curves.tag};
     const double size = std::max(std::abs(x), std::abs(y));
