@@ -14,6 +14,7 @@ void require_trainer(const std::string& trainer) { reads_schedule_csv(trainer); 
 
 std::vector<OptionRule> layout_rules(const std::vector<const char*>& others) {
   std::vector<OptionRule> rules;
+  rules.reserve(others.size());
   for (const char* other : others) {
     rules.push_back({{"--layout", other},
                      {},

@@ -130,7 +130,7 @@ std::string program_file(const std::string& word) {
   const char* const path = std::getenv("PATH");
   for (const std::string& folder : split(path ? path : "", ':')) {
     if (folder.empty()) continue;  // an empty PATH entry means the working folder
-    std::string file = folder + "/" + word;
+    std::string file = formatted("{}/{}", folder, word);
     if (is_executable(file)) return file;
   }
   refuse_launch("'" + word + "' is neither a command nor a program on PATH",

@@ -547,7 +547,7 @@ std::string layout_free_memory_cost(const RunConfig& config, const Plan& plan,
   if (config.training.layout_free == 0) return {};
   const int shards = plan.options.data_parallel.num_shards(),
             slices = plan.options.tensor_parallel.num_slices();
-  const std::string text =
+  std::string text =
       formatted("training.layout_free = {}: gradients add up in {}, each layer is computed in {}",
                 config.training.layout_free, counted(shards, "shard"), counted(slices, "slice"));
   if (config.parallelism.pipeline.schedule.is_auto)

@@ -34,7 +34,7 @@ std::string allowed(const Key& key) {
 
 // Omits a type that the default shows.
 std::string values_of(const Key& key) {
-  const std::string words = allowed(key);
+  std::string words = allowed(key);
   const std::string types = types_of(key);
   if (types == "string" || types == "true or false") return words;
   return words.empty() ? types : types + "; " + words;

@@ -123,6 +123,7 @@ struct TokenData::Impl {
                                 const std::vector<BatchRange>& own,
                                 const MicrobatchCount& count = {}) const {
     std::vector<data::BatchRows> rows;
+    rows.reserve(own.size());
     for (const BatchRange& range : own) rows.emplace_back(range.count, options);
     CountedMicrobatches microbatches{options, count, batch_size};
     SameSizes same_sizes(options);
@@ -154,6 +155,7 @@ struct TokenData::Impl {
     if (counts_rows) total_counted = batch_size;
     if (count) total_counted = microbatches.total;
     std::vector<StepShare> shares;
+    shares.reserve(rows.size());
     for (data::BatchRows& of_one : rows) shares.push_back({of_one.take(), total_counted});
     return shares;
   }

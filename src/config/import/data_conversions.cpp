@@ -48,7 +48,7 @@ std::string hub_file(ConfigImport& import, const std::string& id, const Json& en
   }
   std::replace_if(
       part.begin(), part.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
-  const std::string out = "data/" + last_name(id) + part + ".jsonl";
+  std::string out = "data/" + last_name(id) + part + ".jsonl";
   std::string arguments = Json(id).dump();
   for (const char* named : {"name", "data_files", "revision"}) {
     const Json& value = entry.at(named);
@@ -176,7 +176,7 @@ void read_entry(ConfigImport& import, const Json& entry, const std::string& part
     const Json& value = member.value;
     const std::string text = value.is_string() ? value.text() : "";
     const auto leave = [&](const std::string& reason) {
-      import.leave_out(reason, part + "." + key);
+      import.leave_out(reason, formatted("{}.{}", part, key));
     };
     const bool is_name =
         !field_of(key).empty() || key == "message_field_role" || key == "message_field_content";
@@ -196,7 +196,8 @@ void read_entry(ConfigImport& import, const Json& entry, const std::string& part
     } else if (key == "message_property_mappings" && value.is_object()) {
       for (const Json::Member& each : value.members())
         if (each.key != "role" && each.key != "content")
-          import.leave_out("this field of messages is not read", part + "." + key + "." + each.key);
+          import.leave_out("this field of messages is not read",
+                           formatted("{}.{}.{}", part, key, each.key));
     } else if (key == "roles_to_train") {
       if (value.shown() != "[\"assistant\"]" && value.shown() != "[\"gpt\"]")
         leave("only the assistant's turns count");
@@ -283,9 +284,9 @@ void import_dataset_name(ConfigImport& import, const Json& value) {
       files.push_back(hub_file(import, entry.at("hf_hub_url").text(), entry));
     } else {
       files.push_back((fs::path(folder) / (name + ".json")).string());
-      import.leave_out("no '" + name + "' in " + folder + "/dataset_info.json, so data.files has " +
-                           files.back(),
-                       "[" + name + "]");
+      import.leave_out(formatted("no '{}' in {}/dataset_info.json, so data.files has {}", name,
+                                 folder, files.back()),
+                       formatted("[{}]", name));
     }
   }
   add_files(import, kFilesKey, files);

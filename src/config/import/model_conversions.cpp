@@ -23,7 +23,7 @@ bool is_hub_id(const std::string& text) {
 
 void set_directory(ConfigImport& import, const char* key, const Json& value) {
   if (!value.is_string()) return import.leave_out("not a path");
-  const std::string path = value.text();
+  const std::string& path = value.text();
   std::error_code failed;
   if (std::filesystem::exists(path, failed) || !is_hub_id(path)) {
     import.set(key, Json(import.relocated(path)));
