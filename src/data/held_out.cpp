@@ -15,7 +15,7 @@
 namespace sluice::data {
 namespace {
 
-// Some rows of another source, by ascending index.
+// Reads only the given rows of another source. `rows` has their indices in ascending order.
 class RowSubset final : public SequenceSource {
  public:
   RowSubset(std::unique_ptr<SequenceSource> all, std::vector<std::uint64_t> rows)

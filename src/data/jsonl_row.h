@@ -59,7 +59,7 @@ struct RowFormat {
   // Numeric model inputs that every row must have. A name such as "labels" overrides the token
   // field.
   std::span<const FieldOption> fields = {};
-  // Other names of fields: DataOptions::fields.
+  // DataOptions::fields, which renames fields. Null: no field is renamed.
   const std::map<std::string, std::string>* names = nullptr;
   // Directory of array files. If empty, rows cannot name array files.
   std::string folder = {};

@@ -74,8 +74,8 @@ FoundTemplate find_template(const std::string& folder) {
   return is_there(further) ? FoundTemplate{further, " "} : FoundTemplate{};
 }
 
-// Conversations in which templates differ: with and without a system message, with white space
-// around texts, with thinking, with other roles.
+// Returns conversations that chat templates often render differently: with and without a system
+// message, with white space around texts, with thinking, and with other roles.
 const std::vector<std::vector<Message>>& compared_conversations() {
   const Message system{"system", "S"}, user{"user", " a \n"}, answer{"assistant", "b"};
   const Message thinking{"assistant", "<think>\nt\n</think>\n\n b \n"}, empty{"assistant", ""};

@@ -32,7 +32,8 @@ bool names_a_shape(const std::vector<std::string>& fields);
 // text, messages, prompt, sharegpt, alpaca.
 void set_shape(JsonlRow& row);
 
-// The text of an alpaca row in the layout of the Alpaca project, for models without a chat format.
+// The prompt and answer that the Stanford Alpaca project writes for a row with instruction, input
+// and output. Used for models without a chat format.
 struct AlpacaText {
   std::string prompt, answer;
 };

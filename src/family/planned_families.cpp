@@ -1,5 +1,6 @@
-// Sizes of families that have no modules here, after their classes in transformers. What changes
-// no size, such as a rotary base or a scale, is not read.
+// Describes model families that sluice can plan but not train. The parameters and their sizes
+// follow the classes of transformers. Keys that change no size, such as a rotary base, are not
+// read.
 #include <algorithm>
 
 #include "base/format.h"

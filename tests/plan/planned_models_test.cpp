@@ -20,7 +20,7 @@ ModelSpec model_of(const std::string& name) {
   return detail::read_planned_spec(path_of(name), {.parameters = "bfloat16"});
 }
 
-// Parameters of the published checkpoints, in billions, as their makers give them.
+// The makers of these models publish the numbers of parameters, here in billions.
 TEST(PlannedModelsTest, CountsThePublishedParameters) {
   const auto billions = [](const std::string& name, bool with_mtp) {
     double sum = 0;

@@ -1,6 +1,6 @@
 // Tokens x_t become vectors e_0 = E[x_t]; e_l = e_(l-1) + tanh(W_l e_(l-1)); logits = H e_L. The
-// label of token t is token t + 1. There are no biases and no attention: sums over the width, over
-// the tokens and over microbatches are what layouts add in other orders.
+// label of token t is token t + 1. There are no biases and no attention. Layouts add up the sums
+// over the width, over tokens and over microbatches in different orders.
 #include "support/small_trainer.h"
 
 #include <algorithm>
